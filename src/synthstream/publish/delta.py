@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from functools import partial
 from typing import Any
 
@@ -10,7 +11,7 @@ import polars as pl
 from synthstream.environment import REAL, Env
 from synthstream.errors import SinkError
 from synthstream.kinds import Content
-from synthstream.publish.mirrors import Copied, OfFrames, manifest_text
+from synthstream.publish.mirrors import Copied, OfFrames
 
 # A release is never forgotten unless its owner says so.
 _FOR_EVER = "interval 36500 days"
@@ -62,7 +63,8 @@ class DeltaTable(OfFrames):
         return Copied(int(tick), None if head is None else str(head))
 
     def put(self, frame: pl.DataFrame, *, tick: int, manifest: dict[str, Any]) -> None:
-        facts = {_TICK: str(tick), _HEAD: str(manifest["chain"]["head"]), _MANIFEST: manifest_text(manifest)}
+        facts = {_TICK: str(tick), _HEAD: str(manifest["chain"]["head"])}
+        facts |= {_MANIFEST: json.dumps(manifest, sort_keys=True)}
         transaction = self._lake.Transaction(self._application, tick)
         write = partial(
             self._lake.write_deltalake,

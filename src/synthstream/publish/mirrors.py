@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
@@ -120,8 +119,3 @@ def catch_up(sink: ParquetSink, mirror: Mirror, *, held: bool = False) -> int:
     refuse_fork(mirror, known, sink.head)
     first, end = 0 if known is None else known.tick + 1, 0 if last is None else last.tick + 1
     return sum(mirror.copy(sink, tick) for tick in range(first if mirror.history else max(first, end - 1), end))
-
-
-def manifest_text(manifest: dict[str, Any]) -> str:
-    """A manifest as text, always the same."""
-    return json.dumps(manifest, sort_keys=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from functools import partial
@@ -16,7 +17,7 @@ from synthstream.config.tablenames import MANIFEST, TableName
 from synthstream.environment import REAL, Env
 from synthstream.errors import SinkError
 from synthstream.kinds import Content
-from synthstream.publish.mirrors import Copied, OfFrames, manifest_text, refuse_fork
+from synthstream.publish.mirrors import Copied, OfFrames, refuse_fork
 
 _Connection = psycopg.Connection[Any]
 
@@ -195,7 +196,7 @@ class PostgresTable(OfFrames):
         self._make(connection, schema, self._table, kinds, about)
         self._replace(connection, schema, self._table, frame)
         facts: dict[str, Any] = {"stream": self._stream, "content": self._content, "tick": tick}
-        facts |= {"head": manifest["chain"]["head"], "manifest": manifest_text(dict(manifest))}
+        facts |= {"head": manifest["chain"]["head"], "manifest": json.dumps(manifest, sort_keys=True)}
         self._make(connection, schema, self._beside, _FACTS, f"The manifest of what {self._table.table} holds.")
         self._replace(connection, schema, self._beside, pl.DataFrame([facts]))
 
