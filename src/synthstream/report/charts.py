@@ -238,7 +238,7 @@ def density_map(
 
     Args:
         grid: counts, a row for each step of y from low to high, a column for each step of x from low to high.
-        aspect: width by height of the drawing; for degrees of longitude by latitude see :func:`aspect_of_degrees`.
+        aspect: width by height of the drawing.
         span: the counts that the first and the last colour stand for; left out: the smallest and the largest.
         noise: cells that are drawn in grey, in the shape of ``grid``.
         outlines: an SVG path that is drawn above, in cells from the upper left corner.
@@ -315,16 +315,6 @@ def shade_of(value: float, bounds: Sequence[float]) -> int:
     """The colour of a count, by the lower bounds of the last colours; 0 for none."""
     passed = sum(value >= bound * (1 - 1e-12) for bound in bounds)
     return 0 if value <= 0 else max(1, passed) + SHADES - len(bounds)
-
-
-def aspect_of_degrees(*, width: float, height: float, latitude: float) -> float:
-    """Width by height of a map of degrees, so that a mile is as long in both directions at ``latitude``, its middle.
-
-    Example:
-        >>> round(aspect_of_degrees(width=2, height=1, latitude=60), 3)
-        1.0
-    """
-    return width * math.cos(math.radians(latitude)) / height
 
 
 def _marks(axis: Axis) -> list[tuple[float, str]]:

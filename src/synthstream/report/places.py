@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -15,7 +16,7 @@ from numpy.typing import NDArray
 
 from synthstream.publish.history import Cells, History, Steps, Tick
 from synthstream.release.points import Masses
-from synthstream.report.charts import Bar, Table, aspect_of_degrees, bar_chart, density_map
+from synthstream.report.charts import Bar, Table, bar_chart, density_map
 from synthstream.report.distributions import Card, kind_of, labels_of, latest, middle_chart, quantiles
 from synthstream.report.regions import beyond_noise
 from synthstream.report.scales import linear, number, ranges
@@ -252,8 +253,8 @@ def map_of(
     x, y = grid.across, grid.up
     width, height = x.max - x.min, y.max - y.min
     aspect = 1.0
-    if grid.degrees and abs(y.min) <= 90 and abs(y.max) <= 90:
-        aspect = aspect_of_degrees(width=width, height=height, latitude=(y.min + y.max) / 2)
+    if grid.degrees and abs(y.min) <= 90 and abs(y.max) <= 90:  # a mile is as long in both directions in the middle
+        aspect = width * math.cos(math.radians((y.min + y.max) / 2)) / height
     top = np.unravel_index(int(grid.counts.argmax()), grid.counts.shape)
     north, east = (_range(c, int(i), size) for c, i, size in zip((y, x), top, grid.counts.shape, strict=True))
     up, across = grid.counts.shape
@@ -316,6 +317,7 @@ def point_cards(found: History, *, progress: Steps) -> list[Card]:
         if not isinstance(column, Coordinate):
             continue
         masses = [masses_of(frame, column) for frame in nodes]
+        bars = [Bar(label=label, value=round(value)) for label, value in coarse(column, masses[-1])]
         points = [
             (tick, quantiles(np.maximum(mass, 0), np.linspace(column.min, column.max, mass.size + 1).tolist()))
             for tick, mass in zip(ticks, masses, strict=True)
@@ -325,7 +327,7 @@ def point_cards(found: History, *, progress: Steps) -> list[Card]:
                 name=column.title,
                 description=column.words.description or "",
                 kind=f"numbers from {number(column.min)} to {number(column.max)}",
-                now=_histogram(column, masses[-1]),
+                now=bar_chart(bars, title="Now"),
                 history=(middle_chart(points, low=column.min, high=column.max),) if len(ticks) > 1 else (),
                 note="",
             )
@@ -337,11 +339,6 @@ def masses_of(nodes: pl.DataFrame, column: Coordinate) -> FloatArray:
     """Events by the finest ranges of one column that a release lists."""
     name = f"{column.name} from"
     return nodes.group_by(name).agg(pl.col("count").sum()).sort(name)["count"].to_numpy().astype(np.float64)
-
-
-def _histogram(column: Coordinate, mass: FloatArray) -> Markup:
-    parts = coarse(column, mass)
-    return bar_chart([Bar(label=label, value=round(value)) for label, value in parts], title="Now")
 
 
 def coarse(column: Coordinate, mass: FloatArray) -> list[tuple[str, float]]:
