@@ -7,6 +7,7 @@ from importlib.metadata import version
 from typing import Any
 
 import numpy as np
+import polars as pl
 from markupsafe import Markup
 from scipy.stats import wasserstein_distance
 
@@ -28,7 +29,7 @@ from synthstream.publish.history import Cells, History, Steps, Tick, added_up, h
 from synthstream.report.charts import Bar, Series, Table, bar_chart, line_chart
 from synthstream.report.distributions import kind_of, labels_of
 from synthstream.report.page import render
-from synthstream.report.places import Grid, axes_of, coarse, map_of
+from synthstream.report.places import coarse, grid_of_nodes, map_of, masses_of
 from synthstream.report.scales import dates, linear, logarithmic, number
 from synthstream.schema.cells import cells
 from synthstream.schema.columns import Category
@@ -225,24 +226,19 @@ def _card(found: History, position: int, true: IntArray, newest: Cells) -> dict[
 def _of_points(found: History, progress: Steps) -> dict[str, Any]:
     truth = truth_of_points(found, progress=progress)
     columns = [c for c in found.config.schema.columns if isinstance(c, Coordinate)]
-    sides = [found.nodes(found.newest)[f"{c.name} from"].n_unique() for c in columns]
-    newest = synthetic_points(found, found.newest, truth.counts.shape[1])
-    synthetic = np.zeros(truth.counts.shape[1]) if newest is None else newest
-    shape, true = tuple(sides), truth.counts[-1].astype(np.float64)
-    cards = []
-    for i, column in enumerate(columns):
-        others = tuple(k for k in range(len(columns)) if k != i)
-        pair = [part.reshape(shape).sum(axis=others) for part in (synthetic, true)]
-        cards.append(_point_card(column, *pair))
+    names = [f"{column.name} from" for column in columns]
+    synthetic = found.nodes(found.newest).sort(names)
+    true = synthetic.with_columns(count=pl.Series(truth.counts[-1], dtype=pl.Float64))
+    shape = tuple(synthetic[name].n_unique() for name in names)
     return {
         "events": truth.events,
-        "counted": int(true.sum()),
+        "counted": int(truth.counts[-1].sum()),
         "summary": [],
         "yardsticks": [],
         "charts": [chart for chart in [_distances(found, truth, shape, progress)] if chart is not None],
         "worst": None,
-        "cards": cards,
-        "maps": _maps(found, columns, {"Synthetic": synthetic.reshape(shape), "True": true.reshape(shape)}),
+        "cards": [_point_card(column, masses_of(synthetic, column), masses_of(true, column)) for column in columns],
+        "maps": _maps(found, {"Synthetic events": synthetic, "True events": true}),
         "gaps": "",
     }
 
@@ -257,20 +253,11 @@ def _point_card(column: Coordinate, synthetic: FloatArray, true: FloatArray) -> 
     }
 
 
-def _maps(found: History, columns: Sequence[Coordinate], parts: dict[str, FloatArray]) -> list[Markup]:
-    axes = axes_of(columns, any_pair=True)
-    if axes is None:
-        return []
-    across, up, degrees = axes
-    others = tuple(k for k in range(len(columns)) if k not in (across, up))
-    top = max(float(counts.sum(axis=others).max()) for counts in parts.values())
-    listed = []
-    for title, counts in parts.items():
-        flat = counts.sum(axis=others)
-        flat = flat if up < across else flat.T
-        grid = Grid(across=columns[across], up=columns[up], counts=flat, degrees=degrees)
-        listed.append(map_of(grid, found.newest, what=f"{title} events", span=(1.0, max(top, 2.0))))
-    return listed
+def _maps(found: History, nodes: dict[str, pl.DataFrame]) -> list[Markup]:
+    """Maps of nodes by their titles, in the same colours."""
+    grids = {what: grid for what, frame in nodes.items() if (grid := grid_of_nodes(found, frame)) is not None}
+    top = max([2.0, *(float(grid.counts.max()) for grid in grids.values())])
+    return [map_of(grid, found.newest, what=what, span=(1.0, top)) for what, grid in grids.items()]
 
 
 def _distances(found: History, truth: Truth, shape: tuple[int, ...], progress: Steps) -> Markup | None:
