@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -165,36 +166,28 @@ class OfCounter:
         return np.asarray(found[:, :, 0] @ weights / (weights @ self.moved))[:, None]
 
 
-class OfDraws:
-    """Readings of runs that are simulated one by one."""
-
-    def __init__(self, target: DrawTarget) -> None:
-        self._target = target
-
-    def audit(self, gate: Gate, *, runs: int, alpha: float, progress: Meter) -> Finding:
-        """See :meth:`OfCounter.audit`."""
-        target, sides = self._target, []
-        room = 1.0 if target.grid is None else lattice(*target.grid)
-        for side in (0, 1):
-            found = np.full((runs, target.shift.size), np.nan)
-            for run in range(runs):
-                found[run] = target.draw(side, gate)
-                if run % 100 == 99:
-                    progress((side + (run + 1) / runs) / 2)
-            sides.append(found)
-        if target.measure == "epsilon":
-            total = float(epsilon_seen(sides[0], sides[1], target.shift, alpha=alpha).sum())
-        else:
-            total = float(np.sqrt(np.sum(mu_seen(sides[0], sides[1], target.shift, alpha=alpha) ** 2)))
-        return Finding(
-            what=target.name,
-            measure=target.measure,
-            claimed=target.claimed,
-            seen=total / target.events / room,
-            events=(target.events, target.events),
-            runs=runs,
-            room=room,
-        )
+def _of_draws(target: DrawTarget, gate: Gate, *, runs: int, alpha: float, progress: Meter) -> Finding:
+    """See :meth:`OfCounter.audit`: readings of runs that are simulated one by one."""
+    sides = np.full((2, runs, target.shift.size), np.nan)
+    for side in (0, 1):
+        for run in range(runs):
+            sides[side, run] = target.draw(side, gate)
+            if run % 100 == 99:
+                progress((side + (run + 1) / runs) / 2)
+    room = 1.0 if target.grid is None else lattice(*target.grid)
+    if target.measure == "epsilon":
+        total = float(epsilon_seen(sides[0], sides[1], target.shift, alpha=alpha).sum())
+    else:
+        total = float(np.sqrt(np.sum(mu_seen(sides[0], sides[1], target.shift, alpha=alpha) ** 2)))
+    return Finding(
+        what=target.name,
+        measure=target.measure,
+        claimed=target.claimed,
+        seen=total / target.events / room,
+        events=(target.events, target.events),
+        runs=runs,
+        room=room,
+    )
 
 
 def spanned(counter: Counter, ticks: int) -> int:
@@ -229,7 +222,7 @@ def audit(
     made = synthesizer_of(config)
     mechanism = made.mechanism
     counters, parts, caveat = made.audit_targets()
-    targets = [OfDraws(t) if isinstance(t, DrawTarget) else OfCounter(t, ticks) for t in (*counters, *parts)]
+    targets = (*counters, *parts)
     alpha = (1 - confidence) / len(targets)
     found = []
     for number, target in enumerate(targets):
@@ -237,7 +230,8 @@ def audit(
         def shared(share: float, number: int = number) -> None:
             progress((number + share) / len(targets))
 
-        found.append(target.audit(gate or SystemGate(), runs=runs, alpha=alpha, progress=shared))
+        audited = partial(_of_draws, target) if isinstance(target, DrawTarget) else OfCounter(target, ticks).audit
+        found.append(audited(gate or SystemGate(), runs=runs, alpha=alpha, progress=shared))
     if config.privacy.unit.of_persons:
         factor = f"{float(group_factor(config)):.3g}"
         caveat = (

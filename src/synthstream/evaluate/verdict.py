@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from synthstream.config.config import StreamConfig
-from synthstream.evaluate.audit import Audit, Finding, audit
+from synthstream.evaluate.audit import Audit, audit
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -77,6 +77,7 @@ def verdict(audit: Audit) -> str:
 
 def facts(audit: Audit) -> dict[str, Any]:
     """All of it as plain numbers and texts, for JSON."""
+    keys = ("what", "measure", "claimed", "seen", "events", "runs", "refuted", "words")
     return {
         "refuted": audit.refuted,
         "confidence": audit.confidence,
@@ -84,10 +85,5 @@ def facts(audit: Audit) -> dict[str, Any]:
         "delta": audit.delta,
         "verdict": verdict(audit),
         "caveat": audit.caveat,
-        "findings": [_plain(finding) for finding in audit.findings],
+        "findings": [{key: getattr(finding, key) for key in keys} for finding in audit.findings],
     }
-
-
-def _plain(finding: Finding) -> dict[str, Any]:
-    keys = ("what", "measure", "claimed", "seen", "events", "runs", "refuted", "words")
-    return {key: getattr(finding, key) for key in keys}
