@@ -91,34 +91,34 @@ class Located:
     def _asked(self, lower: Inside, upper: Bounds | None, place: str | None, where: str | None) -> _Asked:
         """Grids of the place that an area lies in, and where the rows lie that satisfy a condition."""
         views = self._views(_names(lower, upper), place)
-        finest = views[-1][1]
+        finest = views[-1]
         area = area_of(finest.axes, lower, upper)
         rows, weights = self.listed
         known = np.ones(rows.height) if weights is None else weights.astype(np.float64)
         if where is not None:
             known = known * satisfied(rows, where)
         inside = known * area.holds(rows.select(finest.coordinates).to_numpy())
-        codes, grids = finest.encode(rows[finest.name]), list[_Held]()
-        for c, view in views:
+        codes, grids = finest.encode(rows[finest.name]), list[tuple[View, FloatArray, FloatArray]]()
+        for view in views:
             own = finest.within(view)[codes]
-            each = (np.bincount(own, weights=part, minlength=view.size) for part in (known, inside))
-            grids.append(_Held(c, view, *(part.astype(np.float64) for part in each)))
+            held, cut = (np.bincount(own, weights=part, minlength=view.size) for part in (known, inside))
+            grids.append((view, held.astype(np.float64), cut.astype(np.float64)))
         return _Asked(grids, _shares(area, finest), float(inside.sum()))
 
     def _told(self, asked: _Asked, measured: Measured, where: str | None, *, running: bool) -> list[Grid]:
         """What was measured of each grid, where it counts the same ticks as the coarsest one: all, if ``running``."""
         tables = list[Grid]()
-        for held in asked.grids:
-            found = sums(self.schema, measured, (held.column,), where)
+        for view, rows, inside in asked.grids:
+            found = sums(self.schema, measured, (self.schema.names.index(view.name),), where)
             # Tables that count an epoch alone, and such as count other ticks than the coarsest grid, are of no use.
             if found is None or (running and found.since) or (tables and found[2:] != tables[0].known[2:]):
                 continue
-            tables.append(Grid(held.view, found, held.rows, held.inside))
+            tables.append(Grid(view, found, rows, inside))
         return tables
 
     def box(self, lower: Bounds, upper: Bounds, *, place: str | None = None) -> Box:
         """A box as :meth:`mass` takes it by its ends; its ``beyond`` is the share that lies outside of the place."""
-        return Box(self._views(_names(lower, upper), place)[-1][1].axes, lower, upper)
+        return Box(self._views(_names(lower, upper), place)[-1].axes, lower, upper)
 
     def polygon(self, said: str | Path, *, feature: str | None = None, place: str | None = None) -> Domain:
         """Public polygons to ask :meth:`mass` about: what any polygon of a GeoJSON file holds.
@@ -135,14 +135,14 @@ class Located:
 
         Example: ``release.mass(release.polygon("districts.geojson", feature="Mission"), where="mag > 3")``
         """
-        return polygon_of(self._views((), place)[-1][1].axes, said, feature)
+        return polygon_of(self._views((), place)[-1].axes, said, feature)
 
-    def _views(self, asked: Sequence[str], place: str | None) -> list[tuple[int, View]]:
-        """The grids of the place that has the coordinates, coarsest first, and their positions."""
-        views = [(c, column) for c, column in enumerate(self.schema.columns) if isinstance(column, View)]
+    def _views(self, asked: Sequence[str], place: str | None) -> list[View]:
+        """The grids of the place that has the coordinates, coarsest first."""
+        views = [column for column in self.schema.columns if isinstance(column, View)]
         if not views:
             raise SchemaError('box: this stream has no place: a column of type = "place"')
-        known = {name: view.place for _, view in views for name in view.coordinates}
+        known = {name: view.place for view in views for name in view.coordinates}
         for name in asked:
             if name not in known:
                 raise SchemaError(
@@ -158,28 +158,22 @@ class Located:
             raise SchemaError(
                 f"place: say which one is meant, as place = {all_places[0]!r}. Places are {', '.join(all_places)}."
             )
-        return [(c, view) for c, view in views if view.place in places]
-
-
-class _Held(NamedTuple):
-    """A grid, by its place among the columns, and how many rows each of its cells has, in all and in the area."""
-
-    column: int
-    view: View
-    rows: FloatArray
-    inside: FloatArray
+        return [view for view in views if view.place in places]
 
 
 class _Asked(NamedTuple):
-    """What is asked: grids, coarsest first; the area's share of each cell of the finest one; and rows in the area."""
+    """What is asked: grids, coarsest first; the area's share of each cell of the finest one; and rows in the area.
 
-    grids: list[_Held]
+    Of each grid also how many rows each of its cells has, in all and in the area.
+    """
+
+    grids: list[tuple[View, FloatArray, FloatArray]]
     shares: FloatArray
     mass: float
 
 
 class Grid(NamedTuple):
-    """What was measured of a grid's cells, and the rest as in :class:`_Held`."""
+    """What was measured of a grid's cells, and how many rows each of them has, in all and in the area."""
 
     view: View
     known: Sums
