@@ -114,7 +114,7 @@ def _of_releases(ticks: Sequence[Tick]) -> dict[str, Any]:
     """What there is to say of all releases."""
     return {
         "unchecked": [tick.tick for tick in ticks if tick.manifest.get("unchecked")],
-        "gaps": gaps(ticks),
+        "gaps": ticks[-1].tick + 1 - len(ticks),
         "without_rows": sum(not tick.has_rows for tick in ticks),
         "releases": len(ticks),
         "changes": _changes(ticks),
@@ -310,11 +310,6 @@ def ledger(found: History) -> list[tuple[Tick, dict[str, Any]]]:
         if not listed or listed[-1][1] != claim:
             listed.append((tick, claim))
     return listed
-
-
-def gaps(ticks: Sequence[Tick]) -> int:
-    """Ticks up to the newest whose release is not there."""
-    return ticks[-1].tick + 1 - len(ticks)
 
 
 def downloads(found: History, output: Path) -> list[dict[str, str]]:
