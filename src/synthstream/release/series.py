@@ -33,17 +33,18 @@ def only(measured: Measured, places: list[int]) -> Measured:
     """Some of its tables."""
     workload = measured.workload
     kept = workload.only(places)
-    found = [measured.values[workload.slice_of(marginal)] for marginal in kept.marginals]
+
+    def cells_of(all_cells: FloatArray) -> FloatArray:
+        return np.concatenate([np.zeros(0), *(all_cells[workload.slice_of(m)] for m in kept.marginals)])
+
     return replace(
         measured,
         workload=kept,
-        values=np.concatenate([np.zeros(0), *found]),
+        values=cells_of(measured.values),
         variance=measured.variance[places],
         since=measured.since[places],
         measured_at=None if measured.measured_at is None else measured.measured_at[places],
-        by_cell=None
-        if measured.by_cell is None
-        else np.concatenate([np.zeros(0), *(measured.by_cell[workload.slice_of(m)] for m in kept.marginals)]),
+        by_cell=None if measured.by_cell is None else cells_of(measured.by_cell),
     )
 
 

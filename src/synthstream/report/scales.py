@@ -10,7 +10,7 @@ from itertools import pairwise
 
 # Steps between dates on an axis: months, then seconds.
 _MONTHS = (1, 3, 6, 12, 24, 60, 120, 240, 600, 1200)
-_SECONDS = tuple(s for s in (60, 300, 900, 3600, 10_800, 21_600, 43_200, 86_400, 2 * 86_400, 7 * 86_400, 14 * 86_400))
+_SECONDS = (60, 300, 900, 3600, 10_800, 21_600, 43_200, 86_400, 2 * 86_400, 7 * 86_400, 14 * 86_400)
 _LARGE = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e4, "k"))
 
 
@@ -165,7 +165,6 @@ def dates(start: datetime, end: datetime, *, marks: int = 6) -> Axis:
         return Axis(low=at - 1, high=at + 1, marks=((at, label),))
     least = 0 if any(day.hour or day.minute for day in (start, end)) else 86_400
     span = (end - start).total_seconds()
-    places: list[datetime] = []
     if span / marks > _SECONDS[-1] * 1.2:
         month = next((m for m in _MONTHS if m * 30.4 * 86_400 * (marks + 1) >= span), _MONTHS[-1])
         first = (start.year * 12 + start.month - 1) // month * month
@@ -184,11 +183,8 @@ def dates(start: datetime, end: datetime, *, marks: int = 6) -> Axis:
     if form == "%b %Y" and start.year == end.year:  # the year once will do
         names[1:] = [name[:3] for name in names[1:]]
     shown = tuple((day.timestamp(), name.removeprefix("0")) for day, name in zip(places, names, strict=True))
-    return Axis(low=start.timestamp(), high=end.timestamp(), marks=shown or _ends(start, end))
-
-
-def _ends(start: datetime, end: datetime) -> tuple[tuple[float, str], ...]:
-    return ((start.timestamp(), f"{start:%Y-%m-%d}"), (end.timestamp(), f"{end:%Y-%m-%d}"))
+    ends = tuple((day.timestamp(), f"{day:%Y-%m-%d}") for day in (start, end))
+    return Axis(low=ends[0][0], high=ends[1][0], marks=shown or ends)
 
 
 def _round_step(step: float) -> float:
