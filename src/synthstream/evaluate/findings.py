@@ -182,8 +182,8 @@ def _files(config: StreamConfig, looked: Looked) -> Iterator[Finding]:
             about = next((key for name, key in keys.items() if f"column {name!r} is missing" in why), "[source]")
             yield Finding(level=Level.STOP, about=about, words=why)
             continue
-        words = f"The columns of {path} stand between {_quoted(separator)}, not commas."
-        lines = (Line("delimiter", _quoted(separator)),)
+        words = f"The columns of {path} stand between {json.dumps(separator)}, not commas."
+        lines = (Line("delimiter", json.dumps(separator)),)
         yield Finding(level=Level.STOP, about="[source]", words=words, lines=lines)
     for path, encoding in looked.encodings.items():
         yield Finding(
@@ -195,10 +195,6 @@ def _files(config: StreamConfig, looked: Looked) -> Iterator[Finding]:
         )
     if looked.files and not looked.rows.count:
         yield Finding(level=Level.STOP, about="[source]", words="There is no row in these files.")
-
-
-def _quoted(separator: str) -> str:
-    return '"\\t"' if separator == "\t" else f'"{separator}"'
 
 
 def _times(config: StreamConfig, looked: Looked, over: int, open_tick: int) -> Iterator[Finding]:

@@ -6,7 +6,7 @@ For the custodian's eyes. Rows are counted here beside the stream: nothing is wr
 from __future__ import annotations
 
 import codecs
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -66,7 +66,7 @@ class Cells:
         return Cells(
             **{name: getattr(self, name) + getattr(more, name) for name in ("empty", "unread", "other", "low", "high")},
             listed=_sum(self.listed, more.listed),
-            odd=_together(self.odd, more.odd),
+            odd=_most(pl.concat([self.odd, more.odd]).group_by("text").agg(pl.col("rows").sum())),
             kinds=self.kinds | more.kinds,
         )
 
@@ -252,9 +252,8 @@ def _odd(series: pl.Series, odd: pl.Series) -> Cells:
     text, null = texts(series.filter(odd))
     empty = null | (text.str.strip_chars() == "").fill_null(value=False)
     said = text.filter(~empty)
-    return Cells(
-        empty=text.len() - said.len(), unread=said.len(), odd=_counts(said), kinds=frozenset({str(series.dtype)})
-    )
+    most = _most(said.alias("text").value_counts(name="rows").with_columns(pl.col("rows").cast(pl.Int64)))
+    return Cells(empty=text.len() - said.len(), unread=said.len(), odd=most, kinds=frozenset({str(series.dtype)}))
 
 
 def _unread(column: Column, series: pl.Series) -> Mask:
@@ -289,21 +288,13 @@ def _zones(series: pl.Series) -> tuple[int, int]:
     return int(zoned.sum() or 0), int(series.str.contains(_MIDNIGHT).sum() or 0)
 
 
-def _counts(text: pl.Series) -> pl.DataFrame:
-    """Texts with their numbers of rows, the most frequent ones first."""
-    return _most(text.alias("text").value_counts(name="rows").with_columns(pl.col("rows").cast(pl.Int64)))
-
-
 def _sum(one: IntArray, other: IntArray) -> IntArray:
     """Of counts of the same values; those of no rows may be left out."""
     return one + other if one.size == other.size else max(one, other, key=len)
 
 
-def _together(one: pl.DataFrame, other: pl.DataFrame) -> pl.DataFrame:
-    return _most(pl.concat([one, other]).group_by("text").agg(pl.col("rows").sum()))
-
-
 def _most(counted: pl.DataFrame) -> pl.DataFrame:
+    """The most frequent texts, by their numbers of rows."""
     return counted.sort("rows", "text", descending=[True, False]).head(_KEPT)
 
 
@@ -314,7 +305,7 @@ def encoding_of(path: Path) -> str | None:
         if file.peek(2)[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
             return "utf-16"
         broken = False
-        for piece in _pieces(file.read):
+        for piece in iter(partial(file.read, _PIECE), b""):
             try:
                 broken or decoder.decode(piece)
             except UnicodeDecodeError:
@@ -323,11 +314,6 @@ def encoding_of(path: Path) -> str | None:
     if not broken:
         return None
     return "iso-8859-1" if high else "windows-1252"
-
-
-def _pieces(read: Callable[[int], bytes]) -> Iterator[bytes]:
-    while piece := read(_PIECE):
-        yield piece
 
 
 def _first_line(path: Path) -> str:
