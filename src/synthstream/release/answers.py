@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import pairwise, product
 from typing import NamedTuple
 
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from synthstream.measured import Measured
 from synthstream.release.models import RowModel
+from synthstream.release.series import only
 from synthstream.schema.binned import Binned
 from synthstream.schema.columns import Column
 from synthstream.schema.comparisons import check_values, thresholds
@@ -36,23 +37,18 @@ def answers(schema: Schema, measured: Measured, workload: Workload, where: str |
         return direct(measured, workload)
     found, cells = sums(schema, measured, marginal, where), workload.cells
     if found is None:
-        return direct(measured, workload, known={})
+        return direct(only(measured, []), workload)
     ticks = {"since": found.since, **({"measured_at": found.measured_at} if late else {})}
     values = {"measured": pl.Series(found.values), "stderr": pl.Series(np.sqrt(found.variance))}
     return values | {name: pl.Series([tick] * cells, dtype=pl.Int64) for name, tick in ticks.items()}
 
 
-def direct(
-    measured: Measured, workload: Workload, known: Mapping[tuple[int, ...], int] | None = None
-) -> dict[str, pl.Series]:
+def direct(measured: Measured, workload: Workload) -> dict[str, pl.Series]:
     """``measured``, ``stderr``, ``since`` over the cells of a workload; null where nothing is known.
 
     ``measured_at`` too, where not all is measured at one tick.
-
-    Args:
-        known: place among what was measured by table; left out: of all.
     """
-    known = {marginal: q for q, marginal in enumerate(measured.workload.marginals)} if known is None else known
+    known = {marginal: q for q, marginal in enumerate(measured.workload.marginals)}
     found = [known.get(marginal, -1) for marginal in workload.marginals]
     values, stderr, since, at = np.full((4, workload.cells), np.nan)
     measured_at, variance = measured.measured_at, measured.cell_variance()
