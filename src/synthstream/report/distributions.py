@@ -197,7 +197,8 @@ def _multiples(column: Column, history: Sequence[tuple[Tick, ColumnCounts]]) -> 
         line_chart(
             [line],
             title=f"{labels[i]} over time",
-            description=described(line),
+            description=f"{line.name}: from {number(line.y[0])} to {number(line.y[-1])} events, "
+            f"at {len(line.y)} releases.",
             x=dates(history[0][0].end, history[-1][0].end, marks=3),
             y=linear(0, max(top, 1.0), marks=3),
             small=True,
@@ -217,12 +218,6 @@ def over_time(history: Sequence[tuple[Tick, ColumnCounts]], code: int, name: str
         low=[max(m - s, 0.0) if k else None for (m, s), k in zip(bands, known, strict=True)],
         high=[max(m + s, 0.0) if k else None for (m, s), k in zip(bands, known, strict=True)],
     )
-
-
-def described(line: Series) -> str:
-    """A line in words."""
-    first, last = line.y[0], line.y[-1]
-    return f"{line.name}: from {number(first)} to {number(last)} events, at {len(line.y)} releases."
 
 
 def _middle(column: Column, history: Sequence[tuple[Tick, ColumnCounts]]) -> list[Markup]:

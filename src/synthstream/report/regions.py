@@ -111,19 +111,19 @@ def map_of_regions(regions: Regions, column: Column, now: ColumnCounts, *, what:
         count = float(now.count[code])
         error = f", measured {number(round(now.measured[code]))} ± {number(now.stderr[code])}" if known[code] else ""
         shade = shade_of(count, bounds) if clear[code] else 0
-        drawn.append(
-            (shade, path_of(shape), f"{labels[code]}: {number(count)} rows{error}", labels[code], number(count))
-        )
+        path = "".join("M" + "L".join(f"{x} {y}" for x, y in ring) + "z" for part in shape for ring in part)
+        drawn.append((shade, path, f"{labels[code]}: {number(count)} rows{error}"))
+    rows = [[labels[code], number(float(now.count[code]))] for code in regions.shapes]
     away = [label for code, label in enumerate(labels) if code not in regions.shapes]
     return region_map(
-        [(shade, path, said) for shade, path, said, _, _ in drawn],
+        drawn,
         size=regions.size,
         title=what,
         description=f"{len(drawn)} regions of {column.title}.",
         bounds=legend,
         top=top,
         note=f"Not on the map: {', '.join(away)}." if away else "",
-        table=Table(headings=[column.title, "Events"], rows=[list(row[3:]) for row in drawn]),
+        table=Table(headings=[column.title, "Events"], rows=rows),
     )
 
 
@@ -131,8 +131,3 @@ def beyond_noise(now: ColumnCounts) -> NDArray[np.bool_]:
     """Cells that noise alone would hardly fill, as measured and as rows: :func:`seen`. All of unknown error."""
     known = zip(np.minimum(now.measured, now.count), now.stderr, strict=True)
     return np.array(seen([float(norm.sf(m / s)) if np.isfinite(s) else 0.0 for m, s in known]))
-
-
-def path_of(shape: Shape) -> str:
-    """SVG path of all its rings."""
-    return "".join("M" + "L".join(f"{x} {y}" for x, y in ring) + "z" for part in shape for ring in part)
