@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import pairwise
@@ -96,9 +96,7 @@ class Axis:
         return min(max((at - low) / (high - low), 0.0), 1.0)
 
 
-def linear(
-    low: float, high: float, *, marks: int = 5, tight: bool = False, form: Callable[[float], str] = short
-) -> Axis:
+def linear(low: float, high: float, *, marks: int = 5, tight: bool = False) -> Axis:
     """An axis whose labels are round numbers: about ``marks`` of them. ``tight``: do not widen it to the next label.
 
     Example:
@@ -118,7 +116,7 @@ def linear(
     places = [i * step for i in range(first, last + 1)]
     ends = (low, high) if tight else (places[0], places[-1])
     most = max(map(abs, ends))
-    labels = [(number(p) if most <= 10_000 else short(p, like=most)) if form is short else form(p) for p in places]
+    labels = [number(p) if most <= 10_000 else short(p, like=most) for p in places]
     if len(set(labels)) < len(labels):  # three digits do not tell them apart
         labels = [label.split(" to ")[0] for label in ranges([*places, places[-1] + step])]
     return Axis(low=ends[0], high=ends[1], marks=tuple(zip(places, labels, strict=True)))
