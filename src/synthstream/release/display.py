@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from html import escape
-from typing import Any, Protocol
+from typing import Any
 
 import polars as pl
 
@@ -26,35 +26,20 @@ _WARNING = """<p style="color: #b00020; font-weight: bold; margin: 0.5em 0">{wor
 """
 
 
-class Shown(Protocol):
-    """What is shown: a :class:`synthstream.release.release.Release`."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def schema(self) -> Schema: ...
-    @property
-    def model(self) -> Any: ...
-    @property
-    def facts(self) -> Mapping[str, Any]: ...
-    @property
-    def secure(self) -> bool: ...
-    @property
-    def about(self) -> str: ...
-    def rows(self) -> pl.DataFrame: ...
-
-
-def card(release: Shown) -> str:
-    """A release as a small card in HTML: what it is, what is promised, and its first rows. Everything is escaped."""
-    begin = f"; the first {_PREVIEW}:" if release.model.number > _PREVIEW else ""
-    columns = "".join(map(_column, release.schema.columns))
-    body = _ROWS.format(rows=release.model.number, begin=begin, preview=_preview(release), columns=columns)
-    words = str(release.facts["claim"]["words"])
-    return framed(release.name, release.about, words, body=body, secure=release.secure)
+def shown(rows: Callable[[], pl.DataFrame], number: int, schema: Schema) -> str:
+    """Of so many rows the first, and what is told of the columns, in HTML. Everything is escaped."""
+    begin = f"; the first {_PREVIEW}:" if number > _PREVIEW else ""
+    try:
+        with pl.Config(tbl_hide_dataframe_shape=True, tbl_hide_column_data_types=True):
+            preview = rows().head(_PREVIEW)._repr_html_()
+    except SinkError as error:  # rows that were dropped, most of all
+        preview = f"<p>{escape(str(error))}</p>"
+    columns = "".join(map(_column, schema.columns))
+    return _ROWS.format(rows=number, begin=begin, preview=preview, columns=columns)
 
 
 def card_of_stream(status: Mapping[str, Any]) -> str:
-    """A stream as such a card, from its public status: how far it is, and what it promises."""
+    """A stream as a small card, from its public status: how far it is, and what it promises."""
     horizon, end = status["horizon"], status["last_end"]
     about = f"{status['released']:,} releases of {'no end' if horizon is None else f'{horizon:,}'}"
     about += "" if end is None else f", events before {end}"
@@ -63,7 +48,7 @@ def card_of_stream(status: Mapping[str, Any]) -> str:
 
 
 def framed(name: str, about: str, claim: str, *, body: str = "", secure: bool = True) -> str:
-    """A card.
+    """A small card in HTML: what it is, and what is promised.
 
     Args:
         body: HTML; all else is escaped.
@@ -83,11 +68,3 @@ def _column(column: Column) -> str:
         return ""
     description = "" if column.words.description is None else f": {escape(column.words.description)}"
     return f'<p style="margin: 0.2em 0"><code>{escape(column.name)}</code> {escape(column.title)}{description}</p>'
-
-
-def _preview(release: Shown) -> str:
-    try:
-        with pl.Config(tbl_hide_dataframe_shape=True, tbl_hide_column_data_types=True):
-            return release.rows().head(_PREVIEW)._repr_html_()
-    except SinkError as error:  # rows that were dropped, most of all
-        return f"<p>{escape(str(error))}</p>"

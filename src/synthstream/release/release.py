@@ -18,7 +18,7 @@ from synthstream.errors import SchemaError
 from synthstream.measured import NOT_PRIVATE, Measured, Reading
 from synthstream.release.answers import REPLICATES, answers, direct, moved, of_these, possible, satisfied
 from synthstream.release.comparing import began_as, compared
-from synthstream.release.display import card
+from synthstream.release.display import framed, shown
 from synthstream.release.models import RowModel
 from synthstream.release.places import Located
 from synthstream.release.rows import drawn, weight_name
@@ -80,7 +80,8 @@ class Release(ABC):
 
     def _repr_html_(self) -> str:
         """How a notebook shows it."""
-        return card(self)
+        body = shown(self.rows, self.model.number, self.schema)
+        return framed(self.name, self.about, str(self.facts["claim"]["words"]), body=body, secure=self.secure)
 
     @property
     def about(self) -> str:
@@ -224,12 +225,11 @@ class Release(ABC):
 
     def manifest(self) -> dict[str, Any]:
         """The release described for machines; the sink adds the files' hashes."""
-        facts, stamp = dict(self.facts), dict[str, Any]()
+        facts = dict(self.facts)
         if not self.secure:
-            stamp = {"warning": NOT_PRIVATE}
             facts["claim"] = {**facts["claim"], "words": f"{NOT_PRIVATE}. With real noise: {facts['claim']['words']}"}
         return {
-            **stamp,
+            **({} if self.secure else {"warning": NOT_PRIVATE}),
             "format": 1,
             "name": self.name,
             "tick": self.tick,
