@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass
-from datetime import datetime
 from typing import Any
 
 import numpy as np
@@ -31,32 +29,10 @@ _VALUES = 6
 _PARTLY = {True: "", False: " (not whole)"}
 
 
-@dataclass(frozen=True, kw_only=True)
-class Recent:
-    """A section of the report.
-
-    Args:
-        every: the length of a step, in words.
-        total, others: charts.
-        pure: whether the total alone is known step by step.
-        beside: rows of the newest step beside the same a year before.
-        start, end: of that step.
-        clear: how many of them differ by more than noise.
+def recent(found: History) -> dict[str, Any] | None:
+    """What the section tells of a stream of tables: the length of a step in words, charts, and the newest step beside
+    the same a year before. ``None`` if the stream's total is not known step by step, or releases are missing.
     """
-
-    every: str
-    total: Markup
-    others: tuple[Markup, ...]
-    pure: bool
-    beside: tuple[dict[str, Any], ...]
-    start: datetime
-    end: datetime
-    clear: int
-    beyond: str = number(BEYOND)
-
-
-def recent(found: History) -> Recent | None:
-    """The section, of a stream of tables; ``None`` if its total is not known step by step, or releases are missing."""
     ticks, clock = found.ticks, found.config.clock
     if len(ticks) < 3 or ticks[-1].tick + 1 != len(ticks) or () not in found.workload.marginals:
         return None
@@ -71,17 +47,18 @@ def recent(found: History) -> Recent | None:
             break
     beside = releases.beside_last_year(every=every)
     last = beside.row(0, named=True) if beside.height else total.row(-1, named=True)
-    rows = tuple(_row(row, _says(found, row["column"], row["value"])) for row in beside.iter_rows(named=True))
-    return Recent(
-        every=f"every {span(every or clock.every)}",
-        total=_chart(total, "All events", small=False),
-        others=tuple(_chart(part, name, small=True) for name, part in _standing_out(found, counts)),
-        pure=found.config.measures == "epochs",
-        beside=tuple(row for row in rows if row),
-        start=last["start"],
-        end=last["end"],
-        clear=sum(bool(row and row["clear"]) for row in rows),
-    )
+    rows = [_row(row, _says(found, row["column"], row["value"])) for row in beside.iter_rows(named=True)]
+    return {
+        "every": f"every {span(every or clock.every)}",
+        "total": _chart(total, "All events", small=False),
+        "others": [_chart(part, name, small=True) for name, part in _standing_out(found, counts)],
+        "pure": found.config.measures == "epochs",
+        "beside": [row for row in rows if row],
+        "start": last["start"],
+        "end": last["end"],
+        "differing": sum(bool(row and row["clear"]) for row in rows),
+        "beyond": number(BEYOND),
+    }
 
 
 def _steps(found: History) -> list[str | None]:
