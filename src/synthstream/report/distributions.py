@@ -47,19 +47,7 @@ class ColumnCounts:
     stderr: FloatArray
 
 
-@dataclass(frozen=True, kw_only=True)
-class Card:
-    """A column on the page."""
-
-    name: str
-    kind: str
-    description: str
-    now: Markup
-    history: tuple[Markup, ...]
-    note: str
-
-
-def card(found: History, position: int, history: Sequence[tuple[Tick, Cells]]) -> Card | None:
+def card(found: History, position: int, history: Sequence[tuple[Tick, Cells]]) -> dict[str, Any] | None:
     """The charts of one column of a stream of tables; ``None`` if no table of it alone is published.
 
     Args:
@@ -71,14 +59,14 @@ def card(found: History, position: int, history: Sequence[tuple[Tick, Cells]]) -
     now, note = latest(found, (position,), history[-1][1])
     over_time = counts_over_time(found, position, history)
     charts = _middle(column, over_time) if is_ordered(column) else _multiples(column, over_time)
-    return Card(
-        name=column.title,
-        kind=kind_of(column),
-        description=column.words.description or "",
-        now=_bars(column, now),
-        history=tuple(charts) if len(history) > 1 else (),
-        note=note,
-    )
+    return {
+        "name": column.title,
+        "kind": kind_of(column),
+        "description": column.words.description,
+        "now": _bars(column, now),
+        "history": charts if len(history) > 1 else [],
+        "note": note,
+    }
 
 
 def counts_over_time(

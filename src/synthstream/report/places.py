@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from synthstream.publish.history import Cells, History, Steps, Tick
 from synthstream.release.points import Masses
 from synthstream.report.charts import Bar, Table, bar_chart, density_map
-from synthstream.report.distributions import Card, kind_of, labels_of, latest, middle_chart, quantiles
+from synthstream.report.distributions import kind_of, labels_of, latest, middle_chart, quantiles
 from synthstream.report.regions import beyond_noise
 from synthstream.report.scales import linear, number, ranges
 from synthstream.schema.binned import Number
@@ -308,7 +308,7 @@ def _range(column: Coordinate | Number, cells: Any, size: int) -> str:
     return ranges([column.min + first * step, column.min + (last + 1) * step])[0]
 
 
-def point_cards(found: History, *, progress: Steps) -> list[Card]:
+def point_cards(found: History, *, progress: Steps) -> list[dict[str, Any]]:
     """Charts of each column of a stream of points, from the nodes of sampled releases."""
     ticks = list(found.sampled())
     nodes = [found.nodes(ticks[i]) for i in progress(list(range(len(ticks))), "reading releases")]
@@ -323,14 +323,14 @@ def point_cards(found: History, *, progress: Steps) -> list[Card]:
             for tick, mass in zip(ticks, masses, strict=True)
         ]
         cards.append(
-            Card(
-                name=column.title,
-                description=column.words.description or "",
-                kind=f"numbers from {number(column.min)} to {number(column.max)}",
-                now=bar_chart(bars, title="Now"),
-                history=(middle_chart(points, low=column.min, high=column.max),) if len(ticks) > 1 else (),
-                note="",
-            )
+            {
+                "name": column.title,
+                "kind": f"numbers from {number(column.min)} to {number(column.max)}",
+                "description": column.words.description,
+                "now": bar_chart(bars, title="Now"),
+                "history": [middle_chart(points, low=column.min, high=column.max)] if len(ticks) > 1 else [],
+                "note": "",
+            }
         )
     return cards
 
