@@ -58,16 +58,6 @@ def times_of(listed: Sequence[tuple[str, int]]) -> list[str]:
     return [form for form, rows in read.items() if rows >= least]
 
 
-def shape_of(form: str) -> str:
-    """A format in words.
-
-    Example:
-        >>> shape_of("%d.%m.%Y %H:%M")
-        'day.month.year hour:minute'
-    """
-    return re.sub(r"%(\w)", lambda found: _WORDS[found[1]], form)
-
-
 def lines_of_times(column: str, odd: pl.DataFrame) -> tuple[str, tuple[Line, ...]]:
     """What times look like that cannot be read, and the key that would say so."""
     listed = _listed(odd)
@@ -80,7 +70,8 @@ def lines_of_times(column: str, odd: pl.DataFrame) -> tuple[str, tuple[Line, ...
     lines = tuple(Line("datetime_format", f'"{form}"', column) for form in formats)
     if len(lines) > 1:
         return "Day first or month first? No text tells. Ask who writes them, and take one of the formats.", lines
-    return f"They look like {shape_of(formats[0])}.", lines
+    words = re.sub(r"%(\w)", lambda found: _WORDS[found[1]], formats[0])
+    return f"They look like {words}.", lines
 
 
 def _reads(text: str, form: str) -> bool:
