@@ -12,7 +12,6 @@ from contextlib import suppress
 from datetime import datetime
 from functools import cache, cached_property
 from importlib import import_module
-from io import BytesIO
 from itertools import compress, pairwise
 from typing import Any, NamedTuple
 
@@ -368,7 +367,7 @@ def _converter() -> Any:
 
 def csv_of(parquet: bytes) -> bytes:
     """A Parquet file as CSV."""
-    text: str = pl.read_parquet(BytesIO(parquet)).write_csv()
+    text: str = pl.read_parquet(parquet).write_csv()
     return text.encode()
 
 

@@ -185,7 +185,7 @@ class _Site:
 
     def _put_latest(self) -> bool:
         content = self._newest()
-        if _content_of(self._latest) == content:
+        if {path.name: path.read_bytes() for path in self._latest.glob("*") if path.is_file()} == content:
             return False
         aside = self._folder / ".writing-latest"
         write_aside(aside, partial(self._write, content=content), self._env)
@@ -200,7 +200,7 @@ class _Site:
     def _newest(self) -> dict[str, bytes]:
         """All files of ``latest``, by name."""
         found, script = self._found, library_name()
-        before = {name: _read(self._latest / name) for name in (script, "facts.js")}
+        before = {name: path.read_bytes() for name in (script, "facts.js") if (path := self._latest / name).is_file()}
         content = found.sink.files(found.newest.tick)
         content |= _texts_of(content)
         links = [
@@ -229,9 +229,10 @@ class _Site:
                 claim=found.newest.manifest["claim"],
             ),
             "explorer.js": files("synthstream.report").joinpath("templates", "explorer.js").read_text(encoding="utf-8"),
-            "facts.js": self._explorer.facts((before["facts.js"] or b"").decode()),
+            "facts.js": self._explorer.facts(before.get("facts.js", b"").decode()),
         }
-        return content | {name: text.encode() for name, text in texts.items()} | {script: before[script] or library()}
+        content |= {name: text.encode() for name, text in texts.items()}
+        return content | {script: before.get(script) or library()}
 
     def _put_root(self) -> None:
         root, aside = self._folder / "index.html", self._folder / ".writing-index.html"
@@ -246,11 +247,3 @@ def _texts_of(content: dict[str, bytes]) -> dict[str, bytes]:
     """Tables of a release as CSV, by name."""
     frames = [name for name in ("rows.parquet", SERIES, "tables.parquet") if name in content]
     return {f"{name.removesuffix('parquet')}csv": csv_of(content[name]) for name in frames}
-
-
-def _read(path: Path) -> bytes | None:
-    return path.read_bytes() if path.is_file() else None
-
-
-def _content_of(folder: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in folder.glob("*") if path.is_file()}
