@@ -27,6 +27,8 @@ from synthstream.workload import FloatArray, IntArray
 _OFF = 0.3
 # A share of a cell that differs from all of it, or from none, by less is rounded.
 _NEAR = 1e-9
+# A grid, and how many rows each of its cells has, in all and in an area.
+Held = tuple[View, FloatArray, FloatArray]
 
 
 class Located:
@@ -66,10 +68,10 @@ class Located:
 
         Example: ``release.mass({"lat": 33.0}, {"lat": 34.0, "lon": -117.0}, where="mag > 3")``
         """
-        asked = self._asked(lower, upper, place, where)
+        grids, shares, mass = self._asked(lower, upper, place, where)
         running = getattr(self, "first", None) is None
-        told = self._told(asked, self.measured, where, running=running)
-        return {"count": round(asked.mass), **_answer(told, asked.shares)}
+        told = self._told(grids, self.measured, where, running=running)
+        return {"count": round(mass), **_answer(told, shares)}
 
     def masses(
         self, counted: Iterable[Measured], lower: Inside, upper: Bounds | None = None
@@ -83,13 +85,17 @@ class Located:
         Args:
             counted: of each step: see :meth:`synthstream.publish.building.Builder.counted`.
         """
-        asked = self._asked(lower, upper, None, None)
-        each = [self._told(asked, own, None, running=False) for own in counted]
+        grids, shares, _ = self._asked(lower, upper, None, None)
+        each = [self._told(grids, own, None, running=False) for own in counted]
         off = min(max(_OFF, drift_of(each)), 1.0)
-        yield from (_answer(told, asked.shares, off) for told in each)
+        yield from (_answer(told, shares, off) for told in each)
 
-    def _asked(self, lower: Inside, upper: Bounds | None, place: str | None, where: str | None) -> _Asked:
-        """Grids of the place that an area lies in, and where the rows lie that satisfy a condition."""
+    def _asked(
+        self, lower: Inside, upper: Bounds | None, place: str | None, where: str | None
+    ) -> tuple[list[Held], FloatArray, float]:
+        """Grids of the place that an area lies in, coarsest first, with the rows that satisfy a condition; the area's
+        share of each cell of the finest one; and how many of these rows lie in the area.
+        """
         views = self._views(_names(lower, upper), place)
         finest = views[-1]
         area = area_of(finest.axes, lower, upper)
@@ -98,17 +104,17 @@ class Located:
         if where is not None:
             known = known * satisfied(rows, where)
         inside = known * area.holds(rows.select(finest.coordinates).to_numpy())
-        codes, grids = finest.encode(rows[finest.name]), list[tuple[View, FloatArray, FloatArray]]()
+        codes, grids = finest.encode(rows[finest.name]), list[Held]()
         for view in views:
             own = finest.within(view)[codes]
             held, cut = (np.bincount(own, weights=part, minlength=view.size) for part in (known, inside))
             grids.append((view, held.astype(np.float64), cut.astype(np.float64)))
-        return _Asked(grids, _shares(area, finest), float(inside.sum()))
+        return grids, _shares(area, finest), float(inside.sum())
 
-    def _told(self, asked: _Asked, measured: Measured, where: str | None, *, running: bool) -> list[Grid]:
+    def _told(self, grids: Sequence[Held], measured: Measured, where: str | None, *, running: bool) -> list[Grid]:
         """What was measured of each grid, where it counts the same ticks as the coarsest one: all, if ``running``."""
         tables = list[Grid]()
-        for view, rows, inside in asked.grids:
+        for view, rows, inside in grids:
             found = sums(self.schema, measured, (self.schema.names.index(view.name),), where)
             # Tables that count an epoch alone, and such as count other ticks than the coarsest grid, are of no use.
             if found is None or (running and found.since) or (tables and found[2:] != tables[0].known[2:]):
@@ -161,19 +167,8 @@ class Located:
         return [view for view in views if view.place in places]
 
 
-class _Asked(NamedTuple):
-    """What is asked: grids, coarsest first; the area's share of each cell of the finest one; and rows in the area.
-
-    Of each grid also how many rows each of its cells has, in all and in the area.
-    """
-
-    grids: list[tuple[View, FloatArray, FloatArray]]
-    shares: FloatArray
-    mass: float
-
-
 class Grid(NamedTuple):
-    """What was measured of a grid's cells, and how many rows each of them has, in all and in the area."""
+    """What was measured of a grid's cells, and the rest as in :data:`Held`."""
 
     view: View
     known: Sums
