@@ -11,7 +11,7 @@ from http.client import HTTPException
 from pathlib import Path
 from shutil import rmtree
 from tempfile import mkdtemp
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 from weakref import finalize
@@ -32,15 +32,8 @@ _SECONDS = 60
 _ABSENT = (403, 404, 410)
 
 
-class Found(NamedTuple):
-    """A stream's public settings, and where its releases are."""
-
-    config: StreamConfig
-    sink: ParquetSink
-
-
-def located(place: str | Path, *, simulate: bool = False) -> Found:
-    """The releases at a place.
+def located(place: str | Path, *, simulate: bool = False) -> tuple[StreamConfig, ParquetSink]:
+    """A stream's public settings, and its releases, at a place.
 
     Args:
         place: a ``stream.toml``; a folder of releases, or a site that ``publish`` wrote; or the http or https address
@@ -59,11 +52,10 @@ def located(place: str | Path, *, simulate: bool = False) -> Found:
         config = configured(path, simulate=simulate)
         if config.sink is None:
             raise NotReleased("This configuration has no [sink]: its releases are in no folder. Ask the Stream itself.")
-        return Found(config, parquet_sink(config.sink))
+        return config, parquet_sink(config.sink)
     for settings, releases in _candidates(str(path.absolute())):
         if Path(settings, SETTINGS).is_file():
-            config = _at(load(Path(settings, SETTINGS)), Path(releases))
-            return Found(config, ParquetSink(Path(releases)))
+            return _at(load(Path(settings, SETTINGS)), Path(releases)), ParquetSink(Path(releases))
     raise _unknown(str(place))
 
 
@@ -74,14 +66,14 @@ def _candidates(place: str) -> Iterator[tuple[str, str]]:
     yield f"{place.rpartition('/')[0]}/latest", place
 
 
-def _behind(address: str) -> Found:
+def _behind(address: str) -> tuple[StreamConfig, ParquetSink]:
     for settings, releases in _candidates(address):
         text = fetched(f"{settings}/{SETTINGS}")
         if text is not None:
             sink = Served(releases)
             sink.last()  # its manifest says in which edition the stream began
             config = StreamConfig.from_toml(text.decode(errors="replace"), base=sink.folder, origin=settings)
-            return Found(_at(config, sink.folder), sink)
+            return _at(config, sink.folder), sink
     raise _unknown(address)
 
 

@@ -55,11 +55,10 @@ def releases(place: str | Path, *, simulate: bool = False, copy: str | Path | No
 
     Example: ``synthstream.releases("https://data.example.org/evictions").last.table("zone")``
     """
-    found = located(place, simulate=simulate)
+    config, sink = located(place, simulate=simulate)
     if copy is not None:
-        config = replace(found.config, sink=SinkConfig(kind="parquet", path=place_of(str(copy), Path)))
-        return Releases(config)
-    return Releases(found.config, sink=found.sink)
+        return Releases(replace(config, sink=SinkConfig(kind="parquet", path=place_of(str(copy), Path))))
+    return Releases(config, sink=sink)
 
 
 class Releases:
