@@ -104,7 +104,8 @@ class _Site:
         """See :func:`publish_site`."""
         self._do("mend", partial(exchanged, self._latest))
         for pattern in (".writing-*", "releases/.writing-*", "releases/*/.writing-*"):
-            self._clear(pattern)
+            for aside in sorted(self._folder.glob(pattern)):
+                self._do("clear aside", partial(shutil.rmtree if aside.is_dir() else Path.unlink, aside))
         self._refuse_others()
         new = [place for place, tick in enumerate(self._found.ticks) if not self._is_there(tick)]
         for place in progress(new, "publishing"):
@@ -116,10 +117,6 @@ class _Site:
         self._put_root()
         self._drop_rows()
         return changed
-
-    def _clear(self, pattern: str) -> None:
-        for aside in sorted(self._folder.glob(pattern)):
-            self._do("clear aside", partial(shutil.rmtree if aside.is_dir() else Path.unlink, aside))
 
     def _is_there(self, tick: Tick) -> bool:
         """Whether this very release is in the site; raises if another one is."""
