@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime
+from itertools import chain
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -12,7 +13,6 @@ import polars as pl
 
 from synthstream.errors import NotReleased
 from synthstream.measured import Measured
-from synthstream.schema.cells import cells
 from synthstream.schema.clock import EVERY, Clock
 from synthstream.schema.schema import Schema
 from synthstream.workload import FloatArray, Workload
@@ -113,27 +113,21 @@ def lines(schema: Schema, found: Measured, moment: Callable[[int], datetime], *,
     begun = [moment(since).replace(tzinfo=None) for since in found.since.tolist()]
     each = np.repeat(np.arange(len(begun)), workload.lengths)
     starts, ends = pl.Series(begun, dtype=pl.Datetime("us")), moment(found.tick + 1).replace(tzinfo=None)
-    named = _named(schema, workload)
+    labels: list[tuple[str | None, ...]] = [schema.labels[m[0]] if m else (None,) for m in workload.marginals]
+    names = pl.Series([schema.names[m[0]] if m else None for m in workload.marginals], dtype=pl.String)
     stderr = pl.Series(np.sqrt(found.cell_variance()), dtype=pl.Float64).fill_nan(None)
     return pl.DataFrame(
         {
             "tick": pl.Series([found.tick], dtype=pl.Int64).new_from_index(0, each.size),
             "start": starts.gather(each),
             "end": pl.Series([ends], dtype=pl.Datetime("us")).new_from_index(0, each.size),
-            "column": named["column_1"],
-            "value": named["value_1"],
+            "column": names.gather(each),
+            "value": pl.Series([*chain(*labels)], dtype=pl.String),
             "measured": pl.Series(found.values, dtype=pl.Float64).fill_nan(None),
             "stderr": stderr,
             "span": pl.Series([span]).new_from_index(0, each.size),
         }
     )
-
-
-def _named(schema: Schema, workload: Workload) -> pl.DataFrame:
-    if any(workload.marginals):
-        return cells(schema, workload)
-    nothing = pl.Series([None] * workload.cells, dtype=pl.String)
-    return pl.DataFrame({"column_1": nothing, "value_1": nothing})
 
 
 class Step(NamedTuple):
