@@ -206,15 +206,12 @@ def _asked(schema: Schema, where: str | None) -> list[int] | None:
     """Positions of the columns that a condition names; ``None`` if some are coordinates of a place, which are none."""
     if where is None:
         return []
-    names = condition(where, _empty(schema).schema).meta.root_names()
+    nothing = schema.decode(np.zeros((0, len(schema.columns)), dtype=np.int32), np.random.default_rng(0))
+    names = condition(where, nothing.schema).meta.root_names()
     check_values(where, schema.texts, schema.ranges)
     if not set(names) <= set(schema.names):
         return None
     return sorted({schema.names.index(name) for name in names})
-
-
-def _empty(schema: Schema) -> pl.DataFrame:
-    return schema.decode(np.zeros((0, len(schema.columns)), dtype=np.int32), np.random.default_rng(0))
 
 
 def _inside(schema: Schema, asked: Sequence[int], where: str) -> NDArray[np.bool_] | None:
