@@ -32,22 +32,17 @@ class DeltaTable(OfFrames):
         SinkError: the package deltalake is not installed.
     """
 
+    history = True
+
     def __init__(self, place: str, *, stream: str, content: Content = "rows", env: Env = REAL) -> None:
         try:
             import deltalake
         except ImportError:
             raise SinkError("Delta Lake is not installed here. Say: pip install 'synthstream[delta]'") from None
         self._lake: Any = deltalake
+        self.name = f"Delta table {place}"
         self._place, self._content, self._env = place, content, env
         self._application = f"synthstream/{stream}/{content}"
-
-    @property
-    def name(self) -> str:
-        return f"Delta table {self._place}"
-
-    @property
-    def history(self) -> bool:
-        return True
 
     def newest(self) -> Copied | None:
         try:

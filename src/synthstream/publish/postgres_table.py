@@ -91,20 +91,15 @@ class PostgresTable(OfFrames):
         ConfigError: that is no name of a table.
     """
 
+    history = False
+
     def __init__(
         self, table: str, *, stream: str, service: str | None = None, content: Content = "rows", env: Env = REAL
     ) -> None:
         self._table = TableName.read(table)
+        self.name = f"PostgreSQL table {self._table}"
         self._beside = self._table.ending(MANIFEST)
         self._stream, self._service, self._content, self._env = stream, service, content, env
-
-    @property
-    def name(self) -> str:
-        return f"PostgreSQL table {self._table}"
-
-    @property
-    def history(self) -> bool:
-        return False
 
     def newest(self) -> Copied | None:
         with self._session() as connection:
