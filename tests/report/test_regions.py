@@ -16,8 +16,7 @@ from typer.testing import CliRunner
 from synthstream import StreamConfig
 from synthstream.cli.app import app
 from synthstream.errors import ConfigError
-from synthstream.publish.history import Tick
-from synthstream.report.distributions import ColumnCounts
+from synthstream.publish.history import Cells, Tick
 from synthstream.report.places import Grid, _clearest, axes_of_view, map_of, outlines_of
 from synthstream.report.regions import Regions, beyond_noise, map_of_regions, regions_of
 from synthstream.schema.coordinates import Coordinate
@@ -67,10 +66,11 @@ def test_regions_lie_as_the_file_has_them(tmp_path: Path) -> None:
 
 def test_a_map_greys_what_noise_could_fill_and_names_what_is_not_on_it(tmp_path: Path) -> None:
     config = configured(tmp_path)
-    counts = ColumnCounts(
+    counts = Cells(
         count=np.array([700.0, 200, 12, 5, 3, 0]),
         measured=np.array([690.0, 195, 9, 4, 2, -3]),
         stderr=np.full(6, 10.0),
+        since=np.zeros(6),
     )
     page = map_of_regions(drawn(config), config.schema.columns[0], counts, what="Now <b>")
     paths = re.findall(r'<path class="m(\d)" d="M[^"]*"><title>([^<]*)</title>', page)

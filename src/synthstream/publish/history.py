@@ -52,7 +52,7 @@ class Tick:
 
 @dataclass(frozen=True, kw_only=True)
 class Cells:
-    """The tables of one release over all cells of the stream's workload, float64, shape ``(cells,)``.
+    """The tables of one release over all cells of the stream's workload, or of one table, float64, shape ``(cells,)``.
 
     Args:
         count: in the synthetic rows.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import calendar
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -33,20 +33,6 @@ _SHOWN, _LARGEST, _MOST_BARS = 8, 4, 24
 QUANTILES = (0.1, 0.5, 0.9)
 
 
-@dataclass(frozen=True, kw_only=True)
-class ColumnCounts:
-    """Of one column: events by code, shape ``(codes,)``.
-
-    Args:
-        count: in the synthetic rows.
-        measured, stderr: as far as known, NaN elsewhere.
-    """
-
-    count: FloatArray
-    measured: FloatArray
-    stderr: FloatArray
-
-
 def card(found: History, position: int, history: Sequence[tuple[Tick, Cells]]) -> dict[str, Any] | None:
     """The charts of one column of a stream of tables; ``None`` if no table of it alone is published.
 
@@ -69,15 +55,13 @@ def card(found: History, position: int, history: Sequence[tuple[Tick, Cells]]) -
     }
 
 
-def counts_over_time(
-    found: History, position: int, history: Sequence[tuple[Tick, Cells]]
-) -> list[tuple[Tick, ColumnCounts]]:
+def counts_over_time(found: History, position: int, history: Sequence[tuple[Tick, Cells]]) -> list[tuple[Tick, Cells]]:
     """Counts of a column in each release; of a value that rows could not have before a cut nothing was measured."""
     here, since = found.workload.slice_of((position,)), known_since(found.config, found.config.schema.names[position])
     return [(tick, running(cells, here, known=since <= tick.tick)) for tick, cells in history]
 
 
-def latest(found: History, marginal: tuple[int, ...], newest: Cells) -> tuple[ColumnCounts, str]:
+def latest(found: History, marginal: tuple[int, ...], newest: Cells) -> tuple[Cells, str]:
     """Counts of a table in the newest release with the newest measurement of all ticks before, and a remark on it."""
     here = found.workload.slice_of(marginal)
     now = running(newest, here)
@@ -92,13 +76,14 @@ def latest(found: History, marginal: tuple[int, ...], newest: Cells) -> tuple[Co
     return replace(now, measured=together.measured[here], stderr=together.stderr[here]), note
 
 
-def running(cells: Cells, here: slice, *, known: NDArray[np.bool_] | bool = True) -> ColumnCounts:
+def running(cells: Cells, here: slice, *, known: NDArray[np.bool_] | bool = True) -> Cells:
     """Counts of a table in one release; measured ones where they are known and count all ticks from the first."""
     whole = (cells.since[here] == 0) & known
-    return ColumnCounts(
+    return Cells(
         count=cells.count[here],
         measured=np.where(whole, cells.measured[here], np.nan),
         stderr=np.where(whole, cells.stderr[here], np.nan),
+        since=cells.since[here],
     )
 
 
@@ -131,7 +116,7 @@ def labels_of(column: Column) -> list[str]:
     return [label.replace("..", " to ") for label in column.labels]
 
 
-def _bars(column: Column, now: ColumnCounts) -> Markup:
+def _bars(column: Column, now: Cells) -> Markup:
     """Bars of one column: bins in their order, others from the largest, which is never folded away."""
     labels, values = labels_of(column), len(column.value_labels)
     bars = [_bar(labels[i], now, [i], muted=i >= values) for i in range(len(labels))]
@@ -147,7 +132,7 @@ def _bars(column: Column, now: ColumnCounts) -> Markup:
     return bar_chart(head, more=bars[len(head) :], title="Now")
 
 
-def _bar(label: str, now: ColumnCounts, codes: list[int], *, muted: bool) -> Bar:
+def _bar(label: str, now: Cells, codes: list[int], *, muted: bool) -> Bar:
     count, measured = float(now.count[codes].sum()), float(now.measured[codes].sum())
     stderr = float(np.sqrt((now.stderr[codes] ** 2).sum()))
     if not (math.isfinite(measured) and math.isfinite(stderr)):
@@ -171,7 +156,7 @@ def _span(column: Column, labels: Sequence[str], codes: list[int]) -> str:
     return f"{first.split(' to ')[0]} to {last.split(' to ')[-1]}"
 
 
-def _multiples(column: Column, history: Sequence[tuple[Tick, ColumnCounts]]) -> list[Markup]:
+def _multiples(column: Column, history: Sequence[tuple[Tick, Cells]]) -> list[Markup]:
     """A small chart for each of the largest values, all on one scale; of a boolean, for ``true`` alone."""
     newest, values, labels = history[-1][1], len(column.value_labels), labels_of(column)
     if isinstance(column, Boolean):
@@ -195,7 +180,7 @@ def _multiples(column: Column, history: Sequence[tuple[Tick, ColumnCounts]]) -> 
     ]
 
 
-def over_time(history: Sequence[tuple[Tick, ColumnCounts]], code: int, name: str) -> Series:
+def over_time(history: Sequence[tuple[Tick, Cells]], code: int, name: str) -> Series:
     """Counts of one code, with a band around what was measured."""
     bands = [(c.measured[code], REACH * c.stderr[code]) for _, c in history]
     known = [math.isfinite(m) and math.isfinite(s) for m, s in bands]
@@ -208,7 +193,7 @@ def over_time(history: Sequence[tuple[Tick, ColumnCounts]], code: int, name: str
     )
 
 
-def _middle(column: Column, history: Sequence[tuple[Tick, ColumnCounts]]) -> list[Markup]:
+def _middle(column: Column, history: Sequence[tuple[Tick, Cells]]) -> list[Markup]:
     edges = [float(edge) for edge in getattr(column, "edges", ())]
     values = len(column.value_labels)
     points = [(tick, quantiles(np.maximum(c.count[:values], 0), edges)) for tick, c in history]

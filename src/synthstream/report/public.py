@@ -22,7 +22,7 @@ from synthstream.release.points import PointRelease
 from synthstream.release.rows import weight_name
 from synthstream.report.association import MOST_COLUMNS, Pair, pairs
 from synthstream.report.charts import Series, Table, heat_map, line_chart
-from synthstream.report.distributions import REACH, ColumnCounts, card, latest, over_time, running
+from synthstream.report.distributions import REACH, card, latest, over_time, running
 from synthstream.report.limits import limits_of
 from synthstream.report.page import render
 from synthstream.report.places import grid_of_nodes, grid_of_tables, grids_of_places, map_of, point_cards
@@ -35,7 +35,7 @@ from synthstream.report.theorems import STATEMENTS
 # Pairs that are listed below the heat map.
 _STRONGEST = 15
 _CHANGES = 400
-_UNKNOWN = ColumnCounts(count=np.full(1, np.nan), measured=np.full(1, np.nan), stderr=np.full(1, np.nan))
+_UNKNOWN = Cells(**dict.fromkeys(("count", "measured", "stderr", "since"), np.full(1, np.nan)))
 FILES = {
     "rows.parquet": "Synthetic rows",
     "rows.csv": "Synthetic rows, as text",
@@ -196,13 +196,13 @@ def _of_points(found: History, progress: Steps) -> dict[str, Any]:
     }
 
 
-def _total(total: ColumnCounts) -> tuple[float, float] | None:
+def _total(total: Cells) -> tuple[float, float] | None:
     """The total as it passed the gate, and its standard error; ``None`` where that is not published."""
     found = float(total.measured[0]), float(total.stderr[0])
     return found if np.isfinite(found).all() else None
 
 
-def _growth(ticks: Sequence[Tick], totals: Sequence[ColumnCounts]) -> Markup:
+def _growth(ticks: Sequence[Tick], totals: Sequence[Cells]) -> Markup:
     """Events in total over time."""
     line = replace(over_time(list(zip(ticks, totals, strict=True)), 0, "synthetic rows"), y=[t.rows for t in ticks])
     high = line.high or ()

@@ -15,9 +15,10 @@ from scipy.stats import norm
 
 from synthstream.config.config import StreamConfig
 from synthstream.errors import ConfigError
+from synthstream.publish.history import Cells
 from synthstream.report.association import seen
 from synthstream.report.charts import SHADES, Table, region_map, shade_of
-from synthstream.report.distributions import ColumnCounts, labels_of
+from synthstream.report.distributions import labels_of
 from synthstream.report.scales import class_labels, classes, number
 from synthstream.schema.columns import Category, Column
 from synthstream.schema.polygons import features_of, name_of, properties_of, rings_of
@@ -95,7 +96,7 @@ def _drawn(found: dict[int, list[list[FloatArray]]]) -> Regions:
     return Regions(shapes=shapes, size=(round((east - west) * narrow * scale), round((north - south) * scale)))
 
 
-def map_of_regions(regions: Regions, column: Column, now: ColumnCounts, *, what: str) -> Markup:
+def map_of_regions(regions: Regions, column: Column, now: Cells, *, what: str) -> Markup:
     """Events by region, in colours; those that noise alone could fill are grey.
 
     Args:
@@ -127,7 +128,7 @@ def map_of_regions(regions: Regions, column: Column, now: ColumnCounts, *, what:
     )
 
 
-def beyond_noise(now: ColumnCounts) -> NDArray[np.bool_]:
+def beyond_noise(now: Cells) -> NDArray[np.bool_]:
     """Cells that noise alone would hardly fill, as measured and as rows: :func:`seen`. All of unknown error."""
     known = zip(np.minimum(now.measured, now.count), now.stderr, strict=True)
     return np.array(seen([float(norm.sf(m / s)) if np.isfinite(s) else 0.0 for m, s in known]))
