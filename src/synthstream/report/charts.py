@@ -273,30 +273,6 @@ def density_map(
     )
 
 
-def region_map(
-    regions: Sequence[tuple[int, str, str]],
-    *,
-    size: tuple[int, int],
-    bounds: Sequence[str],
-    top: str,
-    **caption: Unpack[Caption],
-) -> Markup:
-    """Regions in colours, on a logarithmic scale as in :func:`density_map`.
-
-    Args:
-        regions: of each its colour, 0 for grey or 1 to 7; its SVG path; what is said when the pointer rests on it.
-        size: width and height of the drawing, in units of the paths.
-        bounds, top: what the colours begin with, and where the last one ends.
-
-    Example:
-        >>> html = region_map([(1, "M0 0h9v9z", "A: 3")], size=(9, 9), title="Map", description="One.", bounds=["0"],
-        ...                   top="3")
-        >>> '<path class="m1" d="M0 0h9v9z"><title>A: 3</title>' in html
-        True
-    """
-    return macro("regions", regions=regions, size=size, bounds=bounds, top=top, **caption)
-
-
 def _stripes(grid: NDArray[Any], bounds: Sequence[float]) -> list[str]:
     """An SVG path for each colour, whose lower bounds these are: neighbours of one colour are one rectangle."""
     paths = [""] * SHADES

@@ -17,8 +17,9 @@ from synthstream.config.config import StreamConfig
 from synthstream.errors import ConfigError
 from synthstream.publish.history import Cells
 from synthstream.report.association import seen
-from synthstream.report.charts import SHADES, Table, region_map, shade_of
+from synthstream.report.charts import SHADES, Table, shade_of
 from synthstream.report.distributions import labels_of
+from synthstream.report.page import macro
 from synthstream.report.scales import class_labels, classes, number
 from synthstream.schema.columns import Category, Column
 from synthstream.schema.polygons import features_of, name_of, properties_of, rings_of
@@ -97,7 +98,7 @@ def _drawn(found: dict[int, list[list[FloatArray]]]) -> Regions:
 
 
 def map_of_regions(regions: Regions, column: Column, now: Cells, *, what: str) -> Markup:
-    """Events by region, in colours; those that noise alone could fill are grey.
+    """Events by region, in colours on a logarithmic scale; those that noise alone could fill are grey.
 
     Args:
         now: of the column, by code.
@@ -116,8 +117,9 @@ def map_of_regions(regions: Regions, column: Column, now: Cells, *, what: str) -
         drawn.append((shade, path, f"{labels[code]}: {number(count)} rows{error}"))
     rows = [[labels[code], number(float(now.count[code]))] for code in regions.shapes]
     away = [label for code, label in enumerate(labels) if code not in regions.shapes]
-    return region_map(
-        drawn,
+    return macro(
+        "regions",
+        regions=drawn,
         size=regions.size,
         title=what,
         description=f"{len(drawn)} regions of {column.title}.",
