@@ -110,7 +110,9 @@ class _Site:
         new = [place for place, tick in enumerate(self._found.ticks) if not self._is_there(tick)]
         for place in progress(new, "publishing"):
             self._put_release(self._found.ticks[place])
-        plain = self._without_texts()
+        # Of the CSV files of a release ``tables`` is the last one that is written.
+        texts = [self._releases / f"{tick.tick:06d}" / "tables.csv" for tick in self._found.ticks]
+        plain = [place for place, text in enumerate(texts) if self._csv and not text.exists()]
         for place in progress(plain, "writing CSV"):
             self._put_texts(self._found.ticks[place])
         changed = self._put_latest() or bool(new or plain)
@@ -154,11 +156,6 @@ class _Site:
         for name, data in content.items():
             self._do("write file", partial((folder / name).write_bytes, data))
             self._do("sync file", partial(sync, folder / name))
-
-    def _without_texts(self) -> list[int]:
-        """Releases that shall have CSV files, and have not all of them; the last one that is written is ``tables``."""
-        places = [self._releases / f"{tick.tick:06d}" / "tables.csv" for tick in self._found.ticks]
-        return [i for i, place in enumerate(places) if self._csv and not place.exists()]
 
     def _put_texts(self, tick: Tick) -> None:
         """CSV files beside a release's own, which stay as they are; each is written aside."""
