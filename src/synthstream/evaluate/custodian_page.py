@@ -313,13 +313,6 @@ def _distance(synthetic: FloatArray, true: FloatArray, shape: tuple[int, ...]) -
     if len(shape) == 1:
         centres = (np.arange(shape[0]) + 0.5) / shape[0]
         return float(wasserstein_distance(centres, centres, np.maximum(synthetic, 0), np.maximum(true, 0)))
-    side = min(*shape, _SIDE)
-    pair = [np.maximum(_coarse(part.reshape(shape), side), 0) for part in (synthetic, true)]
-    return w1_grid(pair[0], pair[1])
-
-
-def _coarse(counts: FloatArray, side: int) -> FloatArray:
-    """The same counts on a grid of ``side`` cells a side."""
-    return np.asarray(
-        counts.reshape(side, counts.shape[0] // side, side, counts.shape[1] // side).sum(axis=(1, 3)), dtype=np.float64
-    )
+    side = min(*shape, _SIDE)  # coarser cells, as many a side
+    parts = (part.reshape(side, shape[0] // side, side, shape[1] // side) for part in (synthetic, true))
+    return w1_grid(*(np.maximum(part.sum(axis=(1, 3)), 0) for part in parts))
