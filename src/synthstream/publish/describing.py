@@ -66,20 +66,16 @@ def tables_fields(config: StreamConfig) -> list[FieldFacts]:
 
 def series_fields(config: StreamConfig) -> list[FieldFacts]:
     """The columns of ``series.parquet``."""
-    said: dict[str, tuple[Kind, str, tuple[str, ...]]] = {
-        "tick": ("integer", "Number of the tick, from 0.", ()),
-        "start": ("datetime", "When what is counted begins, on the stream's wall clock.", ()),
-        "end": ("datetime", "When the tick ends.", ()),
-        "column": ("string", "Name of a column; null for the total.", config.schema.names),
-        "value": ("string", "Its value, or bin.", ()),
-        "measured": ("number", "How many were counted from start to end, with noise; may be negative.", ()),
-        "stderr": ("number", "Standard error of the noise in measured. Null if it is not known.", ()),
-        "span": ("string", "tick: since start, this tick or epoch alone; running: all so far.", ("tick", "running")),
-    }
-    sure = ("tick", "start", "end", "span")
+    spans = "tick: since start, this tick or epoch alone; running: all so far."
     return [
-        FieldFacts(name=name, kind=kind, description=words, values=values, empty=name not in sure)
-        for name, (kind, words, values) in said.items()
+        FieldFacts("tick", "integer", "Number of the tick, from 0.", empty=False),
+        FieldFacts("start", "datetime", "When what is counted begins, on the stream's wall clock.", empty=False),
+        FieldFacts("end", "datetime", "When the tick ends.", empty=False),
+        FieldFacts("column", "string", "Name of a column; null for the total.", values=config.schema.names),
+        FieldFacts("value", "string", "Its value, or bin."),
+        FieldFacts("measured", "number", "How many were counted from start to end, with noise; may be negative."),
+        FieldFacts("stderr", "number", "Standard error of the noise in measured. Null if it is not known."),
+        FieldFacts("span", "string", spans, values=("tick", "running"), empty=False),
     ]
 
 
