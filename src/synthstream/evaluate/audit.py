@@ -40,11 +40,10 @@ class Finding:
         what: what was audited, in words.
         measure: ``epsilon`` of pure DP, or ``mu`` of Gaussian DP with rho = mu^2 / 2.
         claimed: the claim for one event.
-        seen: lower bound for one event.
+        seen: lower bound for one event. Of noise in whole numbers a threshold sees a little more than mu, which a zCDP
+            claim covers: that is taken off (:func:`synthstream.evaluate.lower_bounds.lattice`).
         events: how many events were added, at least and at most.
         runs: on each side.
-        room: what ``seen`` was divided by: a threshold sees a little more than mu of noise in whole numbers, and a zCDP
-            claim covers that (:func:`synthstream.evaluate.lower_bounds.lattice`).
     """
 
     what: str
@@ -53,7 +52,6 @@ class Finding:
     seen: float
     events: tuple[int, int]
     runs: int
-    room: float = 1.0
 
     @property
     def refuted(self) -> bool:
@@ -155,7 +153,6 @@ class OfCounter:
             seen=total / room,
             events=(int(events.min()), int(events.max())),
             runs=runs,
-            room=room,
         )
 
     def _combined(self, found: FloatArray) -> FloatArray:
@@ -186,7 +183,6 @@ def _of_draws(target: DrawTarget, gate: Gate, *, runs: int, alpha: float, progre
         seen=total / target.events / room,
         events=(target.events, target.events),
         runs=runs,
-        room=room,
     )
 
 
@@ -262,5 +258,4 @@ def _together(parts: Sequence[Finding], *, claimed: float, runs: int) -> Finding
         seen=float(seen.sum() if measure == "epsilon" else np.sqrt(np.sum(seen**2))),
         events=(min(part.events[0] for part in parts), max(part.events[1] for part in parts)),
         runs=runs,
-        room=max(part.room for part in parts),
     )
