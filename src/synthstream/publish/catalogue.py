@@ -224,15 +224,10 @@ def _licence(licence: str) -> dict[str, str]:
 
 
 def _publisher(config: StreamConfig) -> dict[str, Any]:
-    about = config.publication
-    mail = about.contact is not None and "@" in about.contact and not about.contact.startswith("http")
-    return _given(
-        {
-            "title": about.publisher or about.contact,
-            "email" if mail else "path": about.contact if mail or (about.contact or "").startswith("http") else None,
-            "roles": ["publisher"],
-        }
-    )
+    contact = config.publication.contact or ""
+    key = "path" if contact.startswith("http") else "email" if "@" in contact else None
+    known = {} if key is None else {key: contact}
+    return {"title": config.publication.publisher or contact, **known, "roles": ["publisher"]}
 
 
 def _resource(newest: _Newest, name: str, fields: list[FieldFacts]) -> dict[str, Any]:
@@ -263,11 +258,8 @@ def _field(field: FieldFacts) -> dict[str, Any]:
 def croissant(config: StreamConfig, newest: _Newest) -> dict[str, Any]:
     """The newest release as a Croissant 1.1 dataset."""
     about, manifest = config.publication, newest.manifest
-    organization = None
-    if about.publisher or about.contact:
-        organization = _given(
-            {"@type": "Organization", "name": about.publisher or about.contact, "url": about.homepage}
-        )
+    name = about.publisher or about.contact
+    organization = name and _given({"@type": "Organization", "name": name, "url": about.homepage})
     spdx = about.licence and _licence(about.licence)["path"]
     return _given(
         {
