@@ -136,14 +136,8 @@ def _in_epochs(found: History, truth: Truth) -> list[list[str]]:
 
 
 def _summary(what: str, newest: Errors) -> list[str]:
-    ratio = newest.measured / newest.forecast if newest.measured is not None and newest.forecast else None
-    return [
-        what,
-        number(newest.forecast),
-        number(newest.measured),
-        "–" if ratio is None else f"{ratio:.2f}",
-        number(newest.rows),
-    ]
+    ratio = f"{newest.measured / newest.forecast:.2f}" if newest.measured is not None and newest.forecast else "–"
+    return [what, number(newest.forecast), number(newest.measured), ratio, number(newest.rows)]
 
 
 def _over_time(order: int, listed: Sequence[Errors]) -> Markup:
@@ -174,11 +168,9 @@ def _worst(found: History, true: IntArray, newest: Cells) -> Table:
     order = np.argsort(-gap, kind="stable")[:_WORST]
     named = cells(found.config.schema, found.workload)[order.tolist()]
     rows = []
-    for cell, names in zip(order.tolist(), named.iter_rows(named=True), strict=True):
+    for cell, names in zip(order.tolist(), named.iter_rows(), strict=True):
         parts = [
-            f"{names[f'column_{k}']} = {names[f'value_{k}']}"
-            for k in range(1, len(names) // 2 + 1)
-            if names[f"column_{k}"] is not None
+            f"{column} = {value}" for column, value in zip(names[::2], names[1::2], strict=True) if column is not None
         ]
         whole = newest.since[cell] == 0 and np.isfinite(newest.measured[cell])
         rows.append(

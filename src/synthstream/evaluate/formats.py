@@ -97,11 +97,9 @@ def numbers_of(odd: pl.DataFrame) -> dict[str, str] | None:
         shape = re.compile(rf"[+-]?(?:\d+|\d{{1,3}}(?:{group}\d{{3}})+)(?:{whole}\d+)?")
         rows = sum(rows for text, rows in listed if shape.fullmatch(text))
         if rows and rows >= _MOST * sum(rows for _, rows in listed):
-            grouped = any(thousands in text for text, _ in listed)
-            pointed = any(decimal in text for text, _ in listed)
-            keys = ({"decimal": decimal} if decimal != "." and pointed else {}) | (
-                {"thousands": thousands} if grouped else {}
-            )
+            keys = {"decimal": decimal} if decimal != "." and any(decimal in text for text, _ in listed) else {}
+            if any(thousands in text for text, _ in listed):
+                keys["thousands"] = thousands
             found.append((rows, keys))
     best = max((rows for rows, _ in found), default=0)
     different = [keys for i, (rows, keys) in enumerate(found) if rows == best and keys not in [k for _, k in found[:i]]]
