@@ -44,7 +44,9 @@ def card(found: History, position: int, history: Sequence[tuple[Tick, Cells]]) -
         return None
     now, note = latest(found, (position,), history[-1][1])
     over_time = counts_over_time(found, position, history)
-    charts = _middle(column, over_time) if is_ordered(column) else _multiples(column, over_time)
+    # Numbers or dates in bins, enough of them to speak of a middle.
+    ordered = not isinstance(column, Category | Boolean) and len(column.value_labels) > 7
+    charts = _middle(column, over_time) if ordered else _multiples(column, over_time)
     return {
         "name": column.title,
         "kind": kind_of(column),
@@ -85,11 +87,6 @@ def running(cells: Cells, here: slice, *, known: NDArray[np.bool_] | bool = True
         stderr=np.where(whole, cells.stderr[here], np.nan),
         since=cells.since[here],
     )
-
-
-def is_ordered(column: Column) -> bool:
-    """Whether its values are numbers or dates in bins, enough of them to speak of a middle."""
-    return not isinstance(column, Category | Boolean) and len(column.value_labels) > 7
 
 
 def kind_of(column: Column) -> str:
