@@ -21,7 +21,6 @@ import numpy as np
 from synthstream.config.config import StreamConfig
 from synthstream.evaluate.lower_bounds import epsilon_of, epsilon_seen, lattice, mu_seen
 from synthstream.evaluate.trials import readings, trials
-from synthstream.kernel.counters import Counter
 from synthstream.kernel.gate import Gate, SystemGate
 from synthstream.synthesizers.assembly import group_factor, synthesizer_of
 from synthstream.synthesizers.contract import POWER, CounterTarget, DrawTarget, Measure
@@ -113,7 +112,7 @@ class OfCounter:
     def __init__(self, target: CounterTarget, ticks: int) -> None:
         self.name, self.counter = target.name, target.counter
         self.multipliers, self.moved = target.multipliers, target.moved
-        self.ticks = spanned(target.counter, ticks)
+        self.ticks = min(ticks, target.counter.horizon or ticks)
         self.measure: Measure = "epsilon" if self.counter.noise == "laplace" else "mu"
         loss = self.moved / self.multipliers
         together = float(loss.sum() if self.measure == "epsilon" else np.sqrt(np.sum(loss**2)))
@@ -184,11 +183,6 @@ def _of_draws(target: DrawTarget, gate: Gate, *, runs: int, alpha: float, progre
         events=(target.events, target.events),
         runs=runs,
     )
-
-
-def spanned(counter: Counter, ticks: int) -> int:
-    """So many ticks, or all that there are."""
-    return ticks if counter.horizon is None else min(ticks, counter.horizon)
 
 
 def audit(
