@@ -27,8 +27,7 @@ from synthstream.evaluate.formats import (
     separator_of,
     texts_of,
 )
-from synthstream.evaluate.look import Cells, Looked
-from synthstream.evaluate.persons import Persons, persons_in
+from synthstream.evaluate.look import Cells, Looked, Persons, persons_in
 from synthstream.forecast.warnings import off_by
 from synthstream.ingest.counting import columns_of
 from synthstream.schema.binned import Binned, Datetime
