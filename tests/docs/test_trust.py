@@ -56,7 +56,6 @@ DECLARED = {
     "evaluate/check_page.py": "private rows",
     "evaluate/custodian_page.py": "true counts",
     "evaluate/wasserstein.py": "true points",
-    "evaluate/yardsticks.py": "true counts",
     "state/blobs.py": "counts as bytes",
     "state/database.py": "commits",
     "publish/delta.py": "what is published elsewhere",

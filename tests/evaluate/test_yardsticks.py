@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from synthstream.evaluate.yardsticks import yardsticks
+from synthstream.evaluate.custodian import yardsticks
 from synthstream.publish.history import Cells
 from synthstream.workload import Workload
 

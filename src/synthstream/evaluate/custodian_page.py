@@ -22,9 +22,9 @@ from synthstream.evaluate.custodian import (
     synthetic_points,
     truth_of_points,
     truth_of_tables,
+    yardsticks,
 )
 from synthstream.evaluate.wasserstein import w1_grid
-from synthstream.evaluate.yardsticks import yardsticks
 from synthstream.publish.history import Cells, History, Steps, Tick, added_up, history_of
 from synthstream.report.charts import Bar, Series, Table, bar_chart, line_chart
 from synthstream.report.distributions import kind_of, labels_of
