@@ -10,7 +10,7 @@ from synthstream.environment import REAL, Env
 from synthstream.errors import MirrorError, SinkError, StateRolledBack
 from synthstream.publish.folder import ParquetSink
 from synthstream.publish.mirrors import Heads, catch_up, refuse_emptied, refuse_fork
-from synthstream.publish.outlets import mark_of, mirrors_of
+from synthstream.publish.outlets import mark_of, mirror_of
 
 _AGAIN = "What is published stays published in the sink, and will be copied when you run again."
 
@@ -42,7 +42,8 @@ class Copies:
 
     def __init__(self, config: StreamConfig, env: Env = REAL, *, unchecked: bool = False) -> None:
         names = [f"{mirror.kind} {number}" for number, mirror in enumerate(config.mirrors, 1)]
-        self._mirrors = dict(zip(names, mirrors_of(config, env), strict=True))
+        made = [mirror_of(mirror, config.genesis, env) for mirror in config.mirrors]
+        self._mirrors = dict(zip(names, made, strict=True))
         self._mark = dict(zip(names, map(mark_of, config.mirrors), strict=True))
         self._answered, self._may_lack, self._marks = set[str](), unchecked, _NONE
         self._failed: SinkError | None = None  # what the first one said that could not be asked

@@ -72,18 +72,14 @@ def parquet_sink(config: SinkConfig, env: Env = REAL) -> ParquetSink:
     return ParquetSink(config.path, rows=config.rows, keep=config.keep, env=env)
 
 
-def mirrors_of(config: StreamConfig, env: Env = REAL) -> list[Mirror]:
-    """Mirrors: they get copies of what the sink publishes."""
-    return [_mirror(mirror, config.genesis, env) for mirror in config.mirrors]
-
-
 def mark_of(mirror: AnyMirror) -> str:
     """What a state knows a mirror by: its kind and address, as a hash, wherever in ``stream.toml`` it stands."""
     address = hashlib.sha256(json.dumps([mirror.place, mirror.service]).encode()).hexdigest()
     return f"copied to {mirror.kind} {address}"
 
 
-def _mirror(mirror: AnyMirror, stream: str, env: Env) -> Mirror:
+def mirror_of(mirror: AnyMirror, stream: str, env: Env) -> Mirror:
+    """What gets copies of all that the sink publishes. ``stream``: the head of its chain before the first tick."""
     if isinstance(mirror, DeltaMirror):
         return DeltaTable(mirror.path, stream=stream, content=mirror.content, env=env)
     if isinstance(mirror, FilesMirror):
