@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from decimal import Decimal
 from typing import Any
 
@@ -95,13 +95,13 @@ def _named(columns: Sequence[str]) -> str:
 
 def _pandas_column(name: str, column: Any) -> pl.Series:
     if column.dtype == object:  # never let a guess at the type of the whole column decide what a cell is
-        return _texts_of(name, column.tolist())
+        return _one_by_one(name, len(column), column.tolist().__getitem__)
     try:
         arrow = pa.array(column, from_pandas=True)
     except Exception:  # a type that pyarrow does not know
-        return _texts_of(name, _objects_of(column.iloc, len(column)))
+        return _one_by_one(name, len(column), column.iloc.__getitem__)
     if isinstance(arrow.type, pa.BaseExtensionType):  # what it stores is not what it shows
-        return _texts_of(name, _objects_of(column.iloc, len(column)))
+        return _one_by_one(name, len(column), column.iloc.__getitem__)
     return _arrow_column(name, arrow)
 
 
@@ -116,7 +116,7 @@ def _arrow_column(name: str, column: Any) -> pl.Series:
         try:
             column = column.cast(pa.large_string())  # refuses what is not UTF-8
         except pa.ArrowInvalid:
-            return _texts_of(name, column.to_pylist())
+            return _one_by_one(name, len(column), column.to_pylist().__getitem__)
     elif pa.types.is_timestamp(kind):
         # The same moments: polars does not know every zone.
         column = _thousandfold(column.cast(pa.timestamp(kind.unit, kind.tz and "UTC")))
@@ -127,7 +127,7 @@ def _arrow_column(name: str, column: Any) -> pl.Series:
     try:
         return pl.Series(name, pl.from_arrow(column))
     except (Exception, pl.exceptions.PanicException):  # a type that polars does not know
-        return _texts_of(name, [_object_of(column[i]) for i in range(len(column))])
+        return _one_by_one(name, len(column), lambda i: column[i].as_py())
 
 
 def _laid_out(column: Any) -> Any:
@@ -156,39 +156,25 @@ def _thousandfold(column: Any) -> Any:
     return pc.min_element_wise(seconds, _LAST_SECOND, skip_nulls=False).cast(column.type)
 
 
-def _objects_of(cells: Any, number: int) -> list[object]:
-    """Cells by their places; nothing for one that cannot be handed out."""
-    found: list[object] = []
+def _one_by_one(name: str, number: int, cell: Callable[[int], object]) -> pl.Series:
+    """Text cell by cell, each by a rule that looks at nothing else; null for what has no text.
+
+    Args:
+        cell: hands out the cell at a place.
+    """
+    found: list[str | None] = []
     for i in range(number):
         try:
-            found.append(cells[i])
-        except Exception:  # a private cell must not raise, whatever it is
+            text = _shown(cell(i))
+            # Of a class of its own, a text may answer with anything: ask the built-in type.
+            found.append(None if text is None else str.encode(text, errors="replace").decode())
+        except (Exception, pl.exceptions.PanicException):  # a private cell must not raise, whatever it is
             found.append(None)
-    return found
-
-
-def _object_of(cell: Any) -> object:
-    try:
-        return cell.as_py()
-    except Exception:  # a private cell must not raise, whatever it is
-        return None
-
-
-def _texts_of(name: str, values: Sequence[object]) -> pl.Series:
-    return pl.Series(name, [_text_of(value) for value in values], dtype=pl.String)
-
-
-def _text_of(value: object) -> str | None:
-    """Text of one Python object, by a rule that looks at nothing else; null for nothing, and for what has no text."""
-    try:
-        text = _shown(value)
-        # Of a class of its own, a text may answer with anything: ask the built-in type.
-        return None if text is None else str.encode(text, errors="replace").decode()
-    except Exception:  # a private cell must not raise, whatever it is
-        return None
+    return pl.Series(name, found, dtype=pl.String)
 
 
 def _shown(value: object) -> str | None:
+    """Text of one Python object; nothing for nothing."""
     if value is None or type(value).__name__ in ("NAType", "NaTType"):
         return None
     if isinstance(value, bool | np.bool_):
@@ -204,17 +190,6 @@ def _shown(value: object) -> str | None:
     return bytes.decode(value, errors="replace") if isinstance(value, bytes) else str(value)
 
 
-def _one_by_one(series: pl.Series) -> pl.Series:
-    """Text cell by cell: slow, but no cell can spoil another. For types that polars cannot cast."""
-    found: list[str | None] = []
-    for i in range(len(series)):
-        try:
-            found.append(_text_of(series[i]))
-        except (Exception, pl.exceptions.PanicException):
-            found.append(None)
-    return pl.Series(series.name, found, dtype=pl.String)
-
-
 def _plain(series: pl.Series) -> pl.Series:
     """As text, number, boolean, date or time; every other type becomes text, or null if it is nested."""
     kind = series.dtype
@@ -228,7 +203,7 @@ def _plain(series: pl.Series) -> pl.Series:
         return _within_range(series)
     if kind.is_numeric() or kind in (pl.String, pl.Boolean, pl.Null):
         return series
-    return _one_by_one(series)
+    return _one_by_one(series.name, len(series), series.__getitem__)  # slow, but no cell can spoil another
 
 
 def _within_range(series: pl.Series) -> pl.Series:
