@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import product
 from typing import Any, ClassVar
 
@@ -17,10 +18,11 @@ import polars as pl
 from typing_extensions import override
 
 from synthstream.errors import SchemaError
+from synthstream.partition import Partition
 from synthstream.schema.coercion import numbers, texts
 from synthstream.schema.columns import MISSING, OTHER, Category
 from synthstream.schema.coordinates import Coordinate
-from synthstream.workload import CodeArray, FloatArray, IntArray
+from synthstream.workload import CodeArray, FloatArray
 
 # Bits of the finest grid, at most.
 FINEST = 14
@@ -110,11 +112,13 @@ class View(Category):
     @override
     def read(self, rows: pl.DataFrame) -> CodeArray:
         """See :class:`Column`."""
-        given = [rows[name] for name in self.coordinates]
-        shares = [self._shares(numbers(series), k) for k, series in enumerate(given)]
-        inside = np.all([(share >= 0) & (share <= 1) for share in shares], axis=0)
-        codes = np.where(inside, self._codes([np.where(inside, share, 0) for share in shares]), len(self.values))
-        missing = np.any([_empty(series) for series in given], axis=0)
+        (low, high), sides = np.array(self.bounds, dtype=np.float64).T, 2**self.depth
+        # Outside of the box, below 0 or above 1: no cell may overflow, and be told.
+        shares = (np.clip(self.positions(rows), low - (high - low), high + (high - low)) - low) / (high - low)
+        inside = ((shares >= 0) & (shares <= 1)).all(axis=1)
+        places = np.minimum(np.where(inside[:, None], shares, 0) * sides, sides - 1).astype(np.int32)
+        codes = np.where(inside, self._partition.cells(places), len(self.values))
+        missing = np.any([_empty(rows[name]) for name in self.coordinates], axis=0)
         return np.where(missing, len(self.values) + 1, codes).astype(np.int32)
 
     @override
@@ -163,14 +167,13 @@ class View(Category):
             pl.Series(f"{name} {end}", at).set(unknown, None) for name, end, at in sorted(found, key=lambda x: x[:2])
         ]
 
-    def steps(self, codes: CodeArray) -> IntArray:
+    @cached_property
+    def _partition(self) -> Partition:
+        return Partition(dimension=len(self.coordinates), depth=self.depth * len(self.coordinates))
+
+    def steps(self, codes: CodeArray) -> CodeArray:
         """How many cells lie below each cell, along each coordinate; shape ``(cells, coordinates)``."""
-        dimension, left = len(self.coordinates), codes.astype(np.int64)
-        places = np.zeros((len(codes), dimension), dtype=np.int64)
-        for bit in range(self.depth * dimension):  # the last digit first, and in it the last coordinate
-            places[:, dimension - 1 - bit % dimension] |= (left & 1) << (bit // dimension)
-            left = left >> 1
-        return places
+        return self._partition.codes(codes.astype(np.int64))
 
     def box(self, codes: CodeArray) -> tuple[FloatArray, FloatArray]:
         """Lower and upper corners of cells, each of shape ``(cells, coordinates)``."""
@@ -181,20 +184,6 @@ class View(Category):
         """For each code, that of a coarser view of the same place; own cells go to own cells."""
         inside = np.arange(len(self.values)) >> len(self.coordinates) * (self.depth - coarser.depth)
         return np.append(inside, len(coarser.values) + np.arange(2)).astype(np.int32)
-
-    def _shares(self, values: FloatArray, k: int) -> FloatArray:
-        """How far values lie through the box; outside of it, below 0 or above 1: no cell may overflow, and be told."""
-        low, high = self.bounds[k]
-        return np.asarray((np.clip(values, low - (high - low), high + (high - low)) - low) / (high - low))
-
-    def _codes(self, shares: list[FloatArray]) -> IntArray:
-        """Codes of points by their shares of the way through the box: bits of the coordinates by turns."""
-        places = [np.minimum(share * 2**self.depth, 2**self.depth - 1).astype(np.int64) for share in shares]
-        codes = np.zeros(len(places[0]), dtype=np.int64)
-        for bit in range(self.depth - 1, -1, -1):
-            for place in places:
-                codes = codes << 1 | place >> bit & 1
-        return codes
 
 
 def _empty(series: pl.Series) -> np.ndarray[Any, np.dtype[np.bool_]]:
