@@ -197,11 +197,8 @@ class Category(Column):
 
     @override
     def decode(self, codes: CodeArray, rng: np.random.Generator) -> pl.Series:
-        labels = [None if own and label == MISSING else label for label, own in self._owned()]
-        return pl.Series(self.name, labels, dtype=pl.String).gather(codes)
-
-    def _owned(self) -> list[tuple[str, bool]]:
-        return [(label, i >= len(self.values)) for i, label in enumerate(self.labels)]
+        own = (None if label == MISSING else label for label in self.own_cells)
+        return pl.Series(self.name, [*self.values, *own], dtype=pl.String).gather(codes)
 
 
 @dataclass(frozen=True, kw_only=True)
