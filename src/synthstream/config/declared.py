@@ -25,40 +25,27 @@ def columns_of(frame: Any, known: Mapping[str, Mapping[str, Any]]) -> list[dict[
     Raises:
         SchemaError: the categories of a column are those that occurred, or no type of column fits.
     """
-    if unknown := [name for name in known if name not in names_of(frame)]:
+    kinds = _types_of(frame)
+    if unknown := [name for name in known if name not in kinds]:
         raise SchemaError(f"columns: {unknown[0]!r} is no column of the frame")
-    return [{"name": name, **_declared(name, kind, known.get(name, {}))} for name, kind in types_of(frame).items()]
+    return [{"name": name, **_declared(name, kind, known.get(name, {}))} for name, kind in kinds.items()]
 
 
-def names_of(frame: Any) -> list[str]:
-    """Names of the columns."""
-    found = frame.names() if isinstance(frame, pl.Schema) else getattr(frame, "column_names", None) or frame.columns
-    return [str(name) for name in found]
-
-
-def types_of(frame: Any) -> dict[str, Any]:
-    """Polars types by name; a text for what is a category of another library's."""
+def _types_of(frame: Any) -> dict[str, Any]:
+    """Polars types by name; a text for what is a category of another library's, which lists what occurred."""
     if isinstance(frame, pl.Schema):
         return dict(frame)
-    categories = _categories(frame)
-    kind = type(frame).__module__.partition(".")[0]
-    if kind not in ("polars", "pandas", "pyarrow"):
+    library = type(frame).__module__.partition(".")[0]
+    if library not in ("polars", "pandas", "pyarrow"):
         raise SchemaError(f"frame: must be a polars, pandas or pyarrow frame, or a polars schema, not {type(frame)}")
     empty = frame[:0]  # not one row is read
-    types = dict(empty.schema if kind == "polars" else pl.DataFrame(empty).schema)
-    return {name: categories.get(name, types.get(name)) for name in names_of(frame)}
-
-
-def _categories(frame: Any) -> dict[str, str]:
-    """Columns of pandas and pyarrow that list what occurred."""
-    kind = type(frame).__module__.partition(".")[0]
-    if kind == "pandas":
-        return {
-            str(n): "pandas category" for n, one in zip(frame.columns, frame.dtypes, strict=True) if one == "category"
-        }
-    if kind == "pyarrow":
-        return {one.name: "dictionary" for one in frame.schema if str(one.type).startswith("dictionary")}
-    return {}
+    types: dict[str, Any] = dict(empty.schema if library == "polars" else pl.DataFrame(empty).schema)
+    if library == "pandas":
+        listed = zip(frame.columns, frame.dtypes, strict=True)
+        types |= {str(name): "pandas category" for name, one in listed if one == "category"}
+    if library == "pyarrow":
+        types |= {one.name: "dictionary" for one in frame.schema if str(one.type).startswith("dictionary")}
+    return types
 
 
 def _declared(name: str, kind: Any, known: Mapping[str, Any]) -> dict[str, Any]:
