@@ -17,7 +17,7 @@ import io
 import json
 import ssl
 from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from functools import partial
 from http.client import HTTPException
@@ -50,8 +50,10 @@ _NOTHING: dict[str, Any] = {}
 _START = datetime(1970, 1, 1, tzinfo=UTC)
 _BYTES = {"null": 0, "float": 4, "double": 8} | dict.fromkeys(("boolean", "int", "long", "bytes", "string", "enum"), 1)
 
-# Numbers that are moments, by their unit. Names with dots are those of Debezium and of Kafka Connect.
+# Numbers that are moments or dates, by their unit. Names with dots are those of Debezium and of Kafka Connect.
 _MOMENTS: dict[str, Callable[[int], timedelta]] = {
+    "date": lambda n: timedelta(days=n),
+    "io.debezium.time.Date": lambda n: timedelta(days=n),
     "timestamp-millis": lambda n: timedelta(milliseconds=n),
     "timestamp-micros": lambda n: timedelta(microseconds=n),
     "local-timestamp-millis": lambda n: timedelta(milliseconds=n),
@@ -305,10 +307,8 @@ def _value_of(schema: Any, named: Mapping[str, Any], wanted: frozenset[str], dep
     if meaning == "decimal" and kind in ("bytes", "fixed"):
         scale = schema.get("scale", 0)
         return partial(_decimal, scale=scale if type(scale) is int and 0 <= scale <= _DIGITS else None)
-    if isinstance(meaning, str) and meaning in _MOMENTS and kind == "long":
+    if isinstance(meaning, str) and meaning in _MOMENTS and kind == ("int" if meaning in _DATES else "long"):
         return partial(_moment, meaning=meaning)
-    if meaning in _DATES and kind == "int":
-        return _date
     return _single if kind == "float" else _text
 
 
@@ -335,11 +335,6 @@ def _moment(found: int, meaning: str) -> str | None:
         at = _START + _MOMENTS[meaning](found)
     except OverflowError:
         return None
+    if meaning in _DATES:
+        return at.date().isoformat()
     return (at.replace(tzinfo=None) if meaning.startswith(_WITHOUT_ZONE) else at).isoformat()
-
-
-def _date(found: int) -> str | None:
-    try:
-        return (date(1970, 1, 1) + timedelta(days=found)).isoformat()
-    except OverflowError:
-        return None
