@@ -143,8 +143,7 @@ def encode(config: StreamConfig, frame: Frame, *, away: bool = False, dated: boo
         return PrivateRows(codes, ticks, weights)
     keys, missing = texts(polars_frame(frame, [config.privacy.person])[config.privacy.person])
     known = (~missing & keys.is_not_null() & (keys != "").fill_null(value=False)).to_numpy()
-    signed = None if weights is None else weights[known]
-    return PrivateRows(codes[known], ticks[known], signed, keys.filter(pl.Series(known)))
+    return PrivateRows(codes, ticks, weights, keys).where(known)
 
 
 def counted(rows: PrivateRows, *, count: Count) -> Iterator[tuple[int, Counts]]:
@@ -181,7 +180,13 @@ class CountsByTick(Private):
             CountsMismatch: they belong to streams with other settings.
             OverflowError: a sum leaves 64 bits. No number of rows that can be counted is so large.
         """
-        _refuse_other(self, other)
+        if self.stream != other.stream:
+            raise CountsMismatch(
+                f"counts of the stream {other.stream[:12]} cannot go with those of the stream {self.stream[:12]}: "
+                "privacy, clock, columns and synthesizer must be the same. Count the rows again."
+            )
+        if self.cells != other.cells:
+            raise CountsMismatch("these counts were made by another version. Count the rows again.")
         both = dict(self.ticks)
         for tick, counts in other.ticks.items():
             both[tick] = both[tick].plus(counts) if tick in both else counts
@@ -306,13 +311,3 @@ def in_threads(work: Callable[[_T], _R], parts: Iterable[_T], *, threads: int) -
                 yield running.popleft().result()
         while running:
             yield running.popleft().result()
-
-
-def _refuse_other(ours: CountsByTick, other: CountsByTick) -> None:
-    if ours.stream != other.stream:
-        raise CountsMismatch(
-            f"counts of the stream {other.stream[:12]} cannot go with those of the stream {ours.stream[:12]}: privacy, "
-            "clock, columns and synthesizer must be the same. Count the rows again."
-        )
-    if ours.cells != other.cells:
-        raise CountsMismatch("these counts were made by another version. Count the rows again.")
