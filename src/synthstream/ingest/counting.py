@@ -146,17 +146,6 @@ def encode(config: StreamConfig, frame: Frame, *, away: bool = False, dated: boo
     return PrivateRows(codes, ticks, weights, keys).where(known)
 
 
-def counted(rows: PrivateRows, *, count: Count) -> Iterator[tuple[int, Counts]]:
-    """Exact counts for each tick that some of the rows belong to by their own time, ticks in order."""
-    if len(rows.codes) == 0:
-        return
-    order = np.argsort(rows.ticks, kind="stable")
-    present, starts = np.unique(rows.ticks[order], return_index=True)
-    for tick, here in zip(present.tolist(), np.split(order, starts[1:]), strict=True):
-        weights = None if rows.weights is None else rows.weights[here]
-        yield tick, count(rows.codes[here], weights)
-
-
 @dataclass(frozen=True, kw_only=True)
 class CountsByTick(Private):
     """Exact counts of rows, by tick. Private.
@@ -289,8 +278,13 @@ class BatchCounting:
         return self.of(encode(self._config, frame))
 
     def of(self, rows: PrivateRows) -> CountsByTick:
-        """Exact counts of rows in numbers."""
-        found = {tick: counts for tick, counts in counted(rows, count=self._count) if counts.cells.size}
+        """Exact counts of rows in numbers, by the tick of their own time, ticks in order."""
+        order, found = np.argsort(rows.ticks, kind="stable"), dict[int, Counts]()
+        present, starts = np.unique(rows.ticks[order], return_index=True)
+        for tick, here in zip(present.tolist(), np.split(order, starts)[1:], strict=True):
+            counts = self._count(rows.codes[here], None if rows.weights is None else rows.weights[here])
+            if counts.cells.size:
+                found[tick] = counts
         return CountsByTick(stream=self._stream, cells=self._cells, ticks=found)
 
     def count_all(self, frames: Iterable[Frame], *, threads: int = 1) -> CountsByTick:
