@@ -150,7 +150,7 @@ def listed(labels: Sequence[str]) -> str:
 def _shares(old: Column, new: Column, said: Mapping[str, str]) -> FloatArray:
     if old.to_dict() == new.to_dict() and not said:
         return np.eye(old.size)
-    if isinstance(old, Binned) and isinstance(new, Binned) and _one_scale(old, new) and not said:
+    if isinstance(old, Binned) and isinstance(new, Binned) and _scale(old) == _scale(new) and not said:
         return _overlaps(old, new)
     moved = False
     if isinstance(old, View) and isinstance(new, View):
@@ -193,14 +193,9 @@ def _new_code(old: Column, new: Column, code: int, said: str | None) -> int:
     return new.labels.index(said)
 
 
-def _one_scale(old: Binned, new: Binned) -> bool:
-    """Whether the bins of both cut the same numbers."""
-    times = [column for column in (old, new) if isinstance(column, Datetime)]
-    return not times or (
-        len(times) == 2
-        and times[0].part == times[1].part
-        and (times[0].part is not None or times[0].timezone == times[1].timezone)
-    )
+def _scale(column: Binned) -> object:
+    """What numbers its bins cut: numbers as such, a part of times, or times on the wall clock of a zone."""
+    return (column.part or column.timezone, column.part is None) if isinstance(column, Datetime) else None
 
 
 def _overlaps(old: Binned, new: Binned) -> FloatArray:
