@@ -374,12 +374,9 @@ def _files_in(found: pa.StructArray) -> Iterator[dict[str, Any]]:
 
     values = pc.struct_field(found, "partitionValues")
     keys, items, ends = texts(values.keys), texts(values.items), values.offsets.to_pylist()
-    vectors = pc.struct_field(found, "deletionVector").to_pylist() if "deletionVector" in _names(found) else None
+    told = any(field.name == "deletionVector" for field in found.type)
+    vectors = pc.struct_field(found, "deletionVector").to_pylist() if told else None
     for n, path in enumerate(texts(pc.struct_field(found, "path"))):
         own = slice(ends[n], ends[n + 1])
         partition = dict(zip(keys[own], items[own], strict=True))
         yield {"path": path, "partitionValues": partition, "deletionVector": vectors and vectors[n]}
-
-
-def _names(found: pa.StructArray) -> list[str]:
-    return [field.name for field in found.type]
