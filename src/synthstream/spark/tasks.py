@@ -143,16 +143,13 @@ def fingerprint_files(job: Job, batches: Batches) -> Batches:
     if files is None:
         raise ConfigError("the stream has no [source]")
     for batch in batches:
-        paths, found, errors = batch["path"].to_pylist(), list[str | None](), list[str | None]()
-        for path in paths:
+        for path in batch["path"].to_pylist():
+            found = {"path": path, "fingerprint": None, "error": None}
             try:
-                found.append(files.fingerprint(place_of(path, Path)))
-                errors.append(None)
+                found["fingerprint"] = files.fingerprint(place_of(path, Path))
             except SynthstreamError as error:
-                found.append(None)
-                errors.append(str(error))
-        columns = {"path": paths, "fingerprint": found, "error": errors}
-        yield pa.RecordBatch.from_pydict(columns, pa.schema([(name, pa.string()) for name in columns]))
+                found["error"] = str(error)
+            yield pa.RecordBatch.from_pylist([found], pa.schema([(name, pa.string()) for name in found]))
 
 
 def merge(batches: Batches) -> Batches:
