@@ -42,7 +42,6 @@ DECLARED = {
     "accounting/gaussian.py": "what a claim costs",
     "accounting/zcdp.py": "what a claim costs",
     "synthesizers/assembly.py": "how much noise",
-    "schema/binning.py": "cells to codes",
     "schema/dialects.py": "cells to values",
     "ingest/postgres_columns.py": "what is read for a draft",
     "cli/common.py": "core dumps, progress",

@@ -24,7 +24,7 @@ from synthstream.evaluate.custodian import Truth
 from synthstream.ingest.counting import encode
 from synthstream.kernel.counters.base import Encoded
 from synthstream.papers.counters.sparse import Arrivals
-from synthstream.schema.binning import bins_of
+from synthstream.schema.binned import bins_of
 from synthstream.synthesizers.simulation.seeded import SeededGate
 from synthstream.workload import Workload
 from tests.support.environments import At
