@@ -14,13 +14,12 @@ import polars as pl
 
 from synthstream.config.config import StreamConfig
 from synthstream.errors import ConfigError
-from synthstream.forecast.rates import Rate
+from synthstream.forecast.rates import Rate, moments_of, until
 from synthstream.forecast.warnings import Caution, cautions_of, no_end, notes_of
 from synthstream.forecast.wide import Proposal, proposed
 from synthstream.privacy import Budget, Claim
 from synthstream.release.display import framed
 from synthstream.schema.clock import Clock
-from synthstream.schema.dates import moments_of, until
 from synthstream.synthesizers.assembly import claim_of, synthesizer_of
 from synthstream.synthesizers.bounds import BETA
 from synthstream.synthesizers.contract import RowErrors, Synthesizer, TableMechanism

@@ -1,12 +1,15 @@
-"""How many events to expect: a public guess, as it is typed."""
+"""What a forecast is asked for: how many events to expect, a public guess; and after how many ticks."""
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 
 from synthstream.errors import ConfigError
-from synthstream.schema.clock import EVERY, Clock
+from synthstream.schema.clock import Clock
 
 _DAY = 86_400.0
 _SECONDS = {
@@ -20,6 +23,7 @@ _SECONDS = {
 _SHORT = {"m": "minute", "h": "hour", "d": "day", "w": "week", "mo": "month", "y": "year"}
 _WRITTEN = re.compile(r"\s*([0-9][0-9_,]*(?:\.[0-9]+)?(?:e[0-9]+)?)\s*/\s*([a-z]+?)s?\s*", re.IGNORECASE)
 _FIX = "use a number and a time, as in 500/day; times are tick, minute, hour, day, week, month and year"
+AT_DAYS = (1, 30, 365, 3650)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,7 +70,7 @@ class Rate:
 
     def per_tick(self, clock: Clock) -> float:
         """Events that a tick of a clock brings; months and years count as their mean length."""
-        return self.number if self.per == "tick" else self.number * seconds_of(clock) / _SECONDS[self.per]
+        return self.number if self.per == "tick" else self.number * clock.seconds / _SECONDS[self.per]
 
     @property
     def words(self) -> str:
@@ -81,7 +85,32 @@ class Rate:
         )
 
 
-def seconds_of(clock: Clock) -> float:
-    """Mean length of a clock's ticks, in seconds."""
-    number, unit = EVERY.fullmatch(clock.every).groups()  # type: ignore[union-attr]
-    return float(number) * (3 * _SECONDS["month"] if unit == "q" else _SECONDS[_SHORT[unit]])
+def moments_of(clock: Clock, at_ticks: Sequence[int] | None) -> dict[int, str]:
+    """Numbers of ticks, in order, and what each was asked as. Of days after the horizon it has the horizon alone."""
+    asked: dict[int, list[str]] = {}
+    if at_ticks is not None:
+        if not at_ticks or min(at_ticks) < 1:
+            raise ConfigError("at_ticks: say after how many ticks, each 1 or more, as in 10,100")
+        wanted = [(ticks, f"tick {ticks:,}") for ticks in sorted(set(at_ticks))]
+    else:
+        wanted = [(_ticks_by(clock, days), f"day {days:,}") for days in AT_DAYS]
+        if clock.horizon is not None and wanted[-1][0] > clock.horizon:
+            wanted = [one for one in wanted if one[0] < clock.horizon] + [(clock.horizon, "horizon")]
+    for ticks, name in wanted:
+        asked.setdefault(ticks if clock.horizon is None else min(ticks, clock.horizon), []).append(name)
+    return {ticks: ", ".join(names) for ticks, names in sorted(asked.items())}
+
+
+def _ticks_by(clock: Clock, days: int) -> int:
+    """Number of ticks that have ended ``days`` days after the start, whatever the horizon; 1 if none has."""
+    try:
+        return max(1, replace(clock, horizon=None, until=None).ended_before(clock.boundary(0) + timedelta(days=days)))
+    except OverflowError:
+        return 1
+
+
+def until(clock: Clock, ticks: int) -> datetime | None:
+    """When the last of the first ``ticks`` ticks ends; ``None`` after the year 9999."""
+    with suppress(OverflowError, ValueError):
+        return clock.boundary(ticks)
+    return None

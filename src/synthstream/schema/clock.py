@@ -157,6 +157,11 @@ class Clock:
         number, unit = self._step
         return number * _SECONDS.get(unit, 0)
 
+    @property
+    def seconds(self) -> float:
+        """Mean length of a tick, in seconds."""
+        return self._seconds + self._months * 365.25 / 12 * 86_400
+
     def _wall(self, moment: datetime) -> datetime:
         """A moment on the clock's own wall, without its zone."""
         zone = ZoneInfo(self.timezone)
