@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -27,7 +28,7 @@ from synthstream.config.sections import (
 from synthstream.config.sources import DeltaConfig, Files, KafkaConfig
 from synthstream.config.synthesis import SynthesizerConfig, partition_of, workload_of
 from synthstream.errors import ConfigError
-from synthstream.kinds import SYNTHESIZERS, Edition, kind_of
+from synthstream.kinds import NEWEST, SYNTHESIZERS, Edition, kind_of
 from synthstream.privacy import EVENT, Budget, Unit
 from synthstream.schema.clock import Clock
 from synthstream.schema.columns import Column
@@ -38,6 +39,9 @@ from synthstream.schema.region import Domain
 from synthstream.schema.schema import Schema
 
 Before = Callable[[AfterSection, Path], Any]
+
+# The last edition whose rule may give a place other grids than the newest.
+OLDER: Edition = 7
 
 
 def check_sound_sections(data: dict[str, Any], broken: set[tuple[str | int, ...]], problems: Problems) -> None:
@@ -240,3 +244,35 @@ def _unit(file: File, clock: Clock | None) -> Unit:
             raise ConfigError(f"person = {name!r} is {key} too. Name the column that holds each person's key")
     period = None if person.per is None or clock is None else clock.ticks_in(person.per)
     return Unit(kind="person", period=period, **person.model_dump(exclude={"person"}))
+
+
+def older_grids(file: File, base: Path) -> tuple[str, ...]:
+    """Names of grids that the settings speak of, and that edition :data:`OLDER` gives, but the newest does not.
+
+    A stream that runs may name some; its edition is found after its text is read.
+    """
+    named = _named(file)
+    places = "|".join(re.escape(section.name) for section in file.columns if isinstance(section, PlaceSection))
+    grids = sorted(name for name in named if re.fullmatch(rf"(?:{places})_\d+", name)) if places else []
+    if not grids:
+        return ()
+    before, now = _columns(file, base, OLDER), _columns(file, base, NEWEST)
+    return tuple(name for name in grids if name in before and name not in now)
+
+
+def _named(file: File) -> set[str]:
+    """All that may be the name of a column outside [[columns]]."""
+    tables, after = file.synthesizer.marginals, file.after
+    found = {name for table in tables if not isinstance(table, str) for name in table} if tables else set[str]()
+    for one in file.constraints:
+        found |= {*(one.columns or ()), *(one.less_or_equal or ()), *filter(None, (one.column, one.function_of))}
+    return found | (set() if after is None else {*after.values, *after.fill})
+
+
+def _columns(file: File, base: Path, edition: Edition) -> tuple[str, ...]:
+    """Names of all columns in an edition; none where they cannot be read, of which the reading itself tells."""
+    try:
+        schema = schema_of(file, file.privacy.budget(), Problems("", "", {}), base, edition)
+    except ConfigError:
+        return ()
+    return () if schema is None else schema.names

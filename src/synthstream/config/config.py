@@ -15,11 +15,10 @@ from typing import Any, Self, get_args
 from pydantic import ValidationError
 
 from synthstream.config.after import After, AfterSection, changed_for_ever
-from synthstream.config.assembling import check_sound_sections, objects
+from synthstream.config.assembling import OLDER, check_sound_sections, objects, older_grids
 from synthstream.config.constraints import NOTHING, Known
 from synthstream.config.declared import columns_of
 from synthstream.config.differing import differences
-from synthstream.config.editions import BEFORE, older_grids
 from synthstream.config.keys import keys_by_section
 from synthstream.config.problems import Problems, hint_of
 from synthstream.config.renamed import use_new_names
@@ -122,7 +121,7 @@ class StreamConfig:
             check_sound_sections(data, {detail["loc"] for detail in error.errors()}, problems)
             raise problems.error() from None
         named = older_grids(file, folder) if edition is None else ()
-        edition = edition or (BEFORE if named else NEWEST)
+        edition = edition or (OLDER if named else NEWEST)
         parts = objects(file, folder, problems, _predecessor, edition=edition)
         made = cls(**parts, edition=edition, older_grids=named)
         before = None
@@ -379,5 +378,5 @@ def _mapped(after: After[StreamConfig]) -> SchemaMapping:
         return after.mapping
     except ConfigError:
         with suppress(ConfigError):
-            return replace(after, config=after.config.begun_as({"edition": BEFORE})).mapping
+            return replace(after, config=after.config.begun_as({"edition": OLDER})).mapping
         raise
