@@ -192,8 +192,8 @@ def _tell_of(release: Release, lower: Bounds | Domain, upper: Bounds) -> None:
 
 def _counted_itself(release: Release, polygons: Domain) -> None:
     """Say so where the stream has a count of some polygons, which needs no sum over cells."""
+    from synthstream.schema.conditions import quoted
     from synthstream.schema.districts import Districts
-    from synthstream.schema.tokens import quoted
 
     for column in release.schema.columns:
         if isinstance(column, Districts) and (name := column.called(polygons.shape)) is not None:

@@ -16,9 +16,8 @@ from synthstream.release.series import only
 from synthstream.schema.binned import Binned
 from synthstream.schema.columns import Column
 from synthstream.schema.comparisons import check_values, thresholds
-from synthstream.schema.conditions import condition
+from synthstream.schema.conditions import condition, first, is_column, tokenised, unquoted
 from synthstream.schema.schema import Schema
-from synthstream.schema.tokens import first, is_column, tokenised, unquoted
 from synthstream.workload import FloatArray, IntArray, Workload
 
 # How often rows are fitted again, to tell how noise moves them.

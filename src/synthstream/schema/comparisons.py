@@ -9,8 +9,7 @@ from datetime import UTC, datetime
 from itertools import pairwise, takewhile
 
 from synthstream.errors import SchemaError
-from synthstream.schema.conditions import like
-from synthstream.schema.tokens import TIMES, Token, first, is_column, quoted, tokenised, unquoted
+from synthstream.schema.conditions import TIMES, Token, first, is_column, like, quoted, tokenised, unquoted
 
 # Signs of a comparison, and what they are if its sides change places.
 _MIRRORED = {"=": "=", "==": "=", "!=": "!=", "<>": "!=", "<": ">", ">": "<", "<=": ">=", ">=": "<="}
