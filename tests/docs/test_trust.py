@@ -43,7 +43,6 @@ DECLARED = {
     "accounting/zcdp.py": "what a claim costs",
     "synthesizers/assembly.py": "how much noise",
     "schema/dialects.py": "cells to values",
-    "ingest/postgres_columns.py": "what is read for a draft",
     "cli/common.py": "core dumps, progress",
     "cli/runtime.py": "what an exception shows",
     "compiling.py": "whose code runs",

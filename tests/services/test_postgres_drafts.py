@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from synthstream.errors import SourceError
-from synthstream.ingest.codebooks import Known
+from synthstream.ingest.codebooks import Known, of_catalogue
 from synthstream.ingest.draft import draft
-from synthstream.ingest.postgres_columns import of_catalogue
 from tests.services.postgres import Server
 
 _MADE = """

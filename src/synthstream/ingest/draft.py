@@ -15,6 +15,7 @@ from synthstream.errors import SourceError
 from synthstream.ingest.codebooks import (
     Codebook,
     Known,
+    of_catalogue,
     of_header,
     of_parquet,
     of_table_schema,
@@ -101,7 +102,7 @@ def draft(
     table = str(data).removeprefix(_POSTGRES) if str(data).startswith(_POSTGRES) else None
     path = Path(data)
     kind = "postgres" if table is not None else kind_of(path) or "parquet"
-    known = _of_table(table, service) if table is not None else _of_file(path, kind, codebook)
+    known = of_catalogue(table, service=service) if table is not None else _of_file(path, kind, codebook)
     known = _with_book(known, path, codebook, op)
     left = [column.name for column in known.columns if column.name != op and _identifies(column)]
     columns = [column for column in known.columns if column.name != op and column.name not in left]
@@ -175,15 +176,6 @@ def _unsaid(source: dict[str, Any]) -> str:
     return (times if source["kind"] in ("csv", "jsonl") and "datetime_format" not in source else "") + (
         fractions if source["kind"] == "csv" and "decimal" not in source else ""
     )
-
-
-def _of_table(table: str, service: str | None) -> Codebook:
-    """What PostgreSQL says of its columns."""
-    try:
-        from synthstream.ingest.postgres_columns import of_catalogue
-    except ImportError:
-        raise SourceError("psycopg is not installed here. Say: pip install 'synthstream[postgres]'") from None
-    return of_catalogue(table, service=service)
 
 
 def _of_file(path: Path, kind: str, codebook: Path | None) -> Codebook:
