@@ -14,13 +14,11 @@ from typer.core import TyperCommand, TyperGroup
 from synthstream.cli.audit import audit_command
 from synthstream.cli.check import check_command
 from synthstream.cli.corrections import forget_command, source_accept, source_list, source_retire
-from synthstream.cli.describe import describe_command
 from synthstream.cli.draft import schema_init
 from synthstream.cli.maintenance import backup_command, recover_command, succeed_command, verify_command
 from synthstream.cli.plan import ledger_command, plan_command
-from synthstream.cli.publish import publish_command
+from synthstream.cli.publish import describe_command, publish_command, report_command
 from synthstream.cli.questions import compare_command, series_command, table_command
-from synthstream.cli.report import report_command
 from synthstream.cli.run import run_command
 from synthstream.cli.runtime import STOPPED, fail, ignored, mannered, stopped
 from synthstream.cli.sample import sample_command
