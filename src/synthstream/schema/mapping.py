@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import polars as pl
@@ -158,10 +157,9 @@ def _shares(old: Column, new: Column, said: Mapping[str, str]) -> FloatArray:
     if isinstance(old, Districts) and isinstance(new, Districts):
         moved = old.text != new.text or _another_box(old.finest, new.finest)
     if type(old) is not type(new) or not isinstance(old, Category | Boolean) or moved:
-        key = as_written(f"columns.{new.name}", old.to_dict(), new.to_dict())
         raise ConfigError(
-            f"{key}: this is another kind of column than before, and old values have no place in it. Give it another "
-            "name: it is then a new column, and the old one ends"
+            f"columns.{_key(old, new)}: this is another kind of column than before, and old values have no place in "
+            "it. Give it another name: it is then a new column, and the old one ends"
         )
     unknown = [label for label in said if label not in old.labels]
     if unknown:
@@ -217,16 +215,9 @@ def _overlaps(old: Binned, new: Binned) -> FloatArray:
     return found
 
 
-def as_written(key: str, ours: Any, theirs: Any) -> str:
-    """A public key that differs, as settings call it: columns of a place are made from one section.
-
-    Args:
-        key: such as ``columns.at_3``.
-        ours, theirs: the values; of a column, its :meth:`Column.to_dict`. ``None`` where there is none.
-    """
-    one = ours or theirs
-    kind = one.get("type") if key.startswith("columns.") and isinstance(one, dict) else None
-    if kind == "districts":
-        same = ours is not None and theirs is not None and ours["regions"] == theirs["regions"]
-        return f"columns.{one['finest']['place']}" + ("" if same else ".regions")
-    return f"columns.{one['place']}" if kind == "place" else key
+def _key(old: Column, new: Column) -> str:
+    """What settings call a column that differs: columns of a place are made from one section."""
+    if isinstance(old, Districts):
+        same = isinstance(new, Districts) and old.text == new.text
+        return old.finest.place if same else f"{old.finest.place}.regions"
+    return old.place if isinstance(old, View) else new.name
