@@ -26,7 +26,7 @@ from synthstream.config.secrecy import EncryptionConfig
 from synthstream.config.sections import File, PrivacyConfig
 from synthstream.config.settings import SETTINGS, settings_text, toml_of
 from synthstream.config.sinks import AnyMirror, PublicationConfig, SinkConfig, StatusConfig
-from synthstream.config.sources import FilesConfig, LogConfig
+from synthstream.config.sources import DeltaConfig, FilesConfig, LogConfig
 from synthstream.config.synthesis import SynthesizerConfig
 from synthstream.errors import ConfigError
 from synthstream.kinds import NEWEST, Edition
@@ -204,8 +204,11 @@ class StreamConfig:
 
     @property
     def keeps_times(self) -> bool:
-        """Whether rows that are read again have the time that they had: else nobody can tell which have counted."""
-        return self.clock.column is not None and not (self.log is not None and self.log.dated_once)
+        """Whether rows that are read again have the time that they had: else nobody can tell which have counted.
+
+        Rows that an update put into a Delta table had that of their version, and then have their own.
+        """
+        return self.clock.column is not None and not (isinstance(self.log, DeltaConfig) and self.log.of_changes)
 
     @cached_property
     def own_hash(self) -> str:

@@ -198,7 +198,6 @@ class PostgresConfig(Section):
         return f"postgres {self.table}"
 
     of_changes: ClassVar[bool] = False
-    dated_once: ClassVar[bool] = False
     format: ClassVar[str] = "rows"
 
 
@@ -227,8 +226,6 @@ class KafkaConfig(Section):
         """Whether messages are changes, which add rows and take them away."""
         return self.format == "debezium"
 
-    dated_once: ClassVar[bool] = False
-
 
 class DeltaConfig(Section):
     """A Delta table.
@@ -251,13 +248,6 @@ class DeltaConfig(Section):
     def of_changes(self) -> bool:
         """Whether versions add rows and take them away."""
         return self.format == "changes"
-
-    @property
-    def dated_once(self) -> bool:
-        """Whether what is read from the beginning may have another time than before: rows that an update put there had
-        that of their version, and then have their own.
-        """
-        return self.of_changes
 
 
 FilesConfig = ParquetFiles | CsvFiles | JsonFiles
