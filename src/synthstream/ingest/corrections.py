@@ -7,7 +7,7 @@ import hmac
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from threading import RLock
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from synthstream.config.config import StreamConfig
 from synthstream.errors import ConfigError, SourceError
@@ -18,17 +18,6 @@ from synthstream.state.store import Store
 from synthstream.state.turns import alone
 
 Stands = Literal["counted", "changed", "gone", "retired", "new"]
-
-
-class Listed(NamedTuple):
-    """How a file of the source stands. For the operator alone: whether a file was changed depends on its rows.
-
-    Args:
-        name: its path as configured, which the state knows it by.
-    """
-
-    name: str
-    stands: Stands
 
 
 def content_of(fingerprint: str, secret: bytes) -> str:
@@ -107,11 +96,14 @@ class Corrections:
         self._forget(Path(rows).absolute(), request, open_tick=self._open_tick())
 
     @alone
-    def listed(self) -> list[Listed]:
-        """All files that are there or were counted, by name."""
+    def listed(self) -> list[tuple[str, Stands]]:
+        """All files that are there or were counted, by the name that the state knows each by, and how they stand.
+
+        For the operator alone: whether a file was changed depends on its rows.
+        """
         there = {self._names.of(path): path for path in self._source.files()}
         known = {item.removeprefix(item_of("")) for item in self._store.items(item_of(""))}
-        return [Listed(name, self._stands(name, there.get(name))) for name in sorted(there.keys() | known)]
+        return [(name, self._stands(name, there.get(name))) for name in sorted(there.keys() | known)]
 
     def _stands(self, name: str, path: Path | None) -> Stands:
         known = self._store.ingested(item_of(name))
