@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from synthstream.cli.common import cautioned, program
-from synthstream.cli.runtime import fail, quiet
+from synthstream.cli.runtime import Now, fail
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -65,7 +65,7 @@ def sure(what: str) -> None:
 
 
 def _nobody_can_answer() -> bool:
-    return quiet() or not (sys.stdin.isatty() and sys.stdout.isatty())
+    return Now.quiet or not (sys.stdin.isatty() and sys.stdout.isatty())
 
 
 def _answered(question: str) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
-from synthstream.cli import runtime as manners
+from synthstream.cli.runtime import Now, stop_if_asked
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -45,12 +45,12 @@ def console() -> Console:
             raise BrokenPipeError
 
     # No markup: names and paths are the user's, and may hold brackets.
-    return Shown(soft_wrap=True, highlight=False, markup=False, quiet=manners.quiet())
+    return Shown(soft_wrap=True, highlight=False, markup=False, quiet=Now.quiet)
 
 
 def say(text: str) -> None:
     """Print a line, but for ``--quiet``."""
-    if not manners.quiet():
+    if not Now.quiet:
         typer.echo(text)
 
 
@@ -58,7 +58,7 @@ def note(text: str) -> None:
     """What is being done, on the error stream, with ``--verbose``. Public facts only, and no durations: how long rows
     take tells how many there are.
     """
-    if manners.verbose():
+    if Now.verbose:
         typer.echo(text, err=True)
 
 
@@ -145,15 +145,15 @@ def bar(steps: Iterable[T], doing: str = "release", *, timed: bool = False) -> I
 
     everything = list(steps)
     shown = Console(stderr=True)
-    hidden = not shown.is_terminal or manners.quiet() or manners.verbose()
+    hidden = not shown.is_terminal or Now.quiet or Now.verbose
     columns: list[ProgressColumn] = [TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn()]
     columns += [TimeRemainingColumn()] if timed else []
     with Progress(*columns, console=shown, transient=True, disable=hidden) as progress:
-        manners.at_the_end(progress.stop)
+        Now.ending.append(progress.stop)
         task = progress.add_task(doing, total=len(everything))
         for step in everything:
-            manners.stop_if_asked()
+            stop_if_asked()
             note(f"{doing} {step}")
             yield step
             progress.advance(task)
-    manners.stop_if_asked()
+    stop_if_asked()

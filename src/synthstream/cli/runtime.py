@@ -33,8 +33,12 @@ Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print errors only, a
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Say on the error stream what is being done.")]
 
 
-class _Now:
-    """How the command that runs was called, and what became of it so far."""
+class Now:
+    """How the command that runs was called, and what became of it so far.
+
+    ``quiet``: only errors are printed. ``verbose``: what is being done is said. ``ending`` is called before an error is
+    printed, such as what takes a progress bar off the screen.
+    """
 
     quiet = verbose = asked = False
     named = ""
@@ -42,29 +46,14 @@ class _Now:
     words: Callable[[], str] = staticmethod(lambda: "Nothing was changed.")
 
 
-def quiet() -> bool:
-    """Whether errors alone are to be printed."""
-    return _Now.quiet
-
-
-def verbose() -> bool:
-    """Whether to say what is being done."""
-    return _Now.verbose
-
-
 def when_stopped(words: Callable[[], str]) -> None:
     """What to tell the user after Ctrl-C: how things stand, and how to go on."""
-    _Now.words = staticmethod(words)
-
-
-def at_the_end(effect: Callable[[], None]) -> None:
-    """Call something before an error is printed, such as what takes a progress bar off the screen."""
-    _Now.ending.append(effect)
+    Now.words = staticmethod(words)
 
 
 def stop_if_asked() -> None:
     """Raise ``KeyboardInterrupt`` if Ctrl-C came, and compiled code or a callback swallowed it."""
-    if _Now.asked:
+    if Now.asked:
         raise KeyboardInterrupt
 
 
@@ -75,8 +64,8 @@ def mannered(command: Callable[..., None]) -> Callable[..., None]:
     def run(*, quiet: bool = False, verbose: bool = False, **arguments: Any) -> None:
         if quiet and verbose:
             raise SystemExit(fail("say --quiet or --verbose, not both."))
-        _Now.quiet, _Now.verbose, _Now.asked, _Now.ending = quiet, verbose, False, []
-        _Now.named = str(arguments.get("config", arguments.get("place", "")))
+        Now.quiet, Now.verbose, Now.asked, Now.ending = quiet, verbose, False, []
+        Now.named = str(arguments.get("config", arguments.get("place", "")))
         when_stopped(lambda: "Nothing was changed.")
         before = _listen()
         try:
@@ -88,7 +77,7 @@ def mannered(command: Callable[..., None]) -> Callable[..., None]:
         except BaseException as error:
             raise SystemExit(_told(error)) from None
         finally:
-            _Now.quiet = _Now.verbose = False
+            Now.quiet = Now.verbose = False
             if before is not None:
                 signal.signal(signal.SIGINT, before)
 
@@ -110,7 +99,7 @@ def _notices() -> Iterator[None]:
         def show(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
             if category not in (OldName, RowsRepeat):
                 others(message, category, *where, **more)
-            elif not quiet() and str(message) not in said:
+            elif not Now.quiet and str(message) not in said:
                 said.add(str(message))
                 typer.echo(f"Note: {message}.", err=True)
 
@@ -124,7 +113,7 @@ def _listen() -> Any:
     """Remember that Ctrl-C came, and raise as usual; returns what listened before, if it can be put back."""
 
     def asked(number: int, frame: FrameType | None) -> None:  # noqa: ARG001
-        _Now.asked = True
+        Now.asked = True
         # Compiled code may keep Python from ending for seconds. A second Ctrl-C is a kill, which is as safe.
         signal.signal(signal.SIGINT, signal.SIG_DFL)
         raise KeyboardInterrupt
@@ -140,9 +129,9 @@ def _listen() -> Any:
 
 def named(words: str) -> str:
     """Words that advise a command, with the configuration's file as the user named it."""
-    if not _Now.named.endswith(".toml"):
+    if not Now.named.endswith(".toml"):
         return words
-    return re.sub(r"(synthstream( [a-z]+)+ )stream\.toml", lambda said: said[1] + shlex.quote(_Now.named), words)
+    return re.sub(r"(synthstream( [a-z]+)+ )stream\.toml", lambda said: said[1] + shlex.quote(Now.named), words)
 
 
 def fail(message: str) -> int:
@@ -159,7 +148,7 @@ def stopped(words: str) -> int:
 
 def _told(error: BaseException) -> int:
     """Say what happened, in words that hold nothing private; returns the exit status."""
-    for effect in _Now.ending:
+    for effect in Now.ending:
         effect()
     if isinstance(error, FilesLeftOut):
         for words in error.findings.values():
@@ -173,7 +162,7 @@ def _told(error: BaseException) -> int:
     if isinstance(error, SynthstreamError):
         return fail(str(error))
     if _interrupted(error):
-        return stopped(_Now.words())
+        return stopped(Now.words())
     if isinstance(error, BrokenPipeError):
         # Whoever read has read enough. What is still in the buffer must not fail again when the process ends.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -195,7 +184,7 @@ def _told(error: BaseException) -> int:
 
 def _interrupted(error: BaseException | None) -> bool:
     """Whether Ctrl-C is behind an exception: compiled code wraps it, or raises something else in its place."""
-    if _Now.asked:
+    if Now.asked:
         return True
     while error is not None:
         if isinstance(error, KeyboardInterrupt):
@@ -218,6 +207,6 @@ def _place(error: BaseException) -> str:
 def ignored(report: Any) -> None:
     """In place of what Python prints of an exception that nobody can catch: it may quote rows."""
     if isinstance(report.exc_value, KeyboardInterrupt):
-        _Now.asked = True
+        Now.asked = True
     elif os.environ.get(DEBUG):
         sys.__unraisablehook__(report)
