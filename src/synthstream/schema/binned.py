@@ -77,18 +77,19 @@ class Binned(Column):
     def decode(self, codes: CodeArray, rng: np.random.Generator) -> pl.Series:
         return self.at(codes, rng.random(len(codes)))
 
-    @abstractmethod
     def at(self, codes: CodeArray, share: FloatArray) -> pl.Series:
         """Cells at shares of the way through the codes' bins: 0 is the first number of a bin, 1 its last one."""
-
-    def _numbers_at(self, codes: CodeArray, share: FloatArray) -> tuple[Any, Any]:
-        """The number there, and whether the code is ``missing``."""
         edges = np.asarray(self.edges)
         missing = codes >= len(edges) - 1
         safe = np.where(missing, 0, codes)
         low, high = edges[safe], edges[safe + 1]
         # The draw may round up to the bin's end, which belongs to the next bin.
-        return np.minimum(self._between(low, high, share), np.nextafter(high, low)), missing
+        made = self._made(np.minimum(self._between(low, high, share), np.nextafter(high, low)))
+        return made.zip_with(pl.Series(~missing), pl.Series([None], dtype=made.dtype))
+
+    def _made(self, values: FloatArray) -> pl.Series:
+        """Cells of numbers."""
+        return pl.Series(self.name, np.floor(values).astype(np.int64) if self.whole else values)
 
     def _between(self, low: FloatArray, high: FloatArray, share: FloatArray) -> FloatArray:
         return low + (high - low) * share
@@ -147,10 +148,6 @@ class Number(Binned):
     def value_labels(self) -> tuple[str, ...]:
         return tuple(f"[{a:g}, {b:g})" for a, b in pairwise(self.edges))
 
-    def at(self, codes: CodeArray, share: FloatArray) -> pl.Series:
-        values, missing = self._numbers_at(codes, share)
-        return pl.Series(self.name, values).set(pl.Series(missing), None)
-
 
 @dataclass(frozen=True, kw_only=True)
 class Integer(Binned):
@@ -205,10 +202,6 @@ class Integer(Binned):
     def value_labels(self) -> tuple[str, ...]:
         pairs = pairwise(self.edges)
         return tuple(f"{a:.0f}" if b - a == 1 else f"{a:.0f}..{b - 1:.0f}" for a, b in pairs)
-
-    def at(self, codes: CodeArray, share: FloatArray) -> pl.Series:
-        values, missing = self._numbers_at(codes, share)
-        return pl.Series(self.name, np.floor(values).astype(np.int64)).set(pl.Series(missing), None)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -268,12 +261,11 @@ class Datetime(Binned):
         part: pl.Series = getattr(local.dt, self.part)()
         return part.cast(pl.Float64).fill_null(np.nan).to_numpy().astype(np.float64)
 
-    def at(self, codes: CodeArray, share: FloatArray) -> pl.Series:
-        values, missing = self._numbers_at(codes, share)
+    @override
+    def _made(self, values: FloatArray) -> pl.Series:
         if self.part is not None:
-            return pl.Series(self.name, np.floor(values).astype(np.int64)).set(pl.Series(missing), None)
-        moments = pl.Series(self.name, np.floor(values * 1e6).astype(np.int64)).cast(pl.Datetime("us"))
-        return moments.zip_with(pl.Series(~missing), pl.Series([None], dtype=pl.Datetime("us")))
+            return super()._made(values)
+        return pl.Series(self.name, np.floor(values * 1e6).astype(np.int64)).cast(pl.Datetime("us"))
 
 
 def _range(name: str, low: float, high: float, bins: float) -> None:
