@@ -72,7 +72,6 @@ class PlaceSection(ColumnSection):
 
     @property
     def sources(self) -> tuple[str, ...]:
-        """See :class:`ColumnSection`."""
         return self.coordinates
 
 

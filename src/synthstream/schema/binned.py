@@ -52,7 +52,6 @@ class Binned(Column):
     @property
     @override
     def ranges(self) -> dict[str, tuple[float, float]]:
-        """See :class:`Column`."""
         return {self.name: (self.edges[0], self.edges[-1] - self.whole)}
 
     def _numbers(self, series: pl.Series) -> np.ndarray[Any, np.dtype[np.float64]]:

@@ -55,7 +55,6 @@ class Coordinate(Column):
 
     @property
     def ranges(self) -> dict[str, tuple[float, float]]:
-        """See :class:`Column`."""
         return {self.name: (self.min, self.max)}
 
     @property

@@ -166,7 +166,6 @@ class Districts(Category):
 
     @override
     def read(self, rows: pl.DataFrame) -> CodeArray:
-        """See :class:`Column`."""
         cells = self.finest.read(rows)
         codes = self._of_cells[cells]
         cut = np.flatnonzero(codes < 0)

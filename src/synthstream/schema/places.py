@@ -111,7 +111,6 @@ class View(Category):
 
     @override
     def read(self, rows: pl.DataFrame) -> CodeArray:
-        """See :class:`Column`."""
         (low, high), sides = np.array(self.bounds, dtype=np.float64).T, 2**self.depth
         # Outside of the box, below 0 or above 1: no cell may overflow, and be told.
         shares = (np.clip(self.positions(rows), low - (high - low), high + (high - low)) - low) / (high - low)
@@ -159,7 +158,6 @@ class View(Category):
 
     @override
     def ends(self, codes: CodeArray) -> list[pl.Series]:
-        """See :class:`Column`."""
         corners = zip(("from", "to"), self.box(np.minimum(codes, len(self.values) - 1)), strict=True)
         found = [(name, end, at[:, k]) for end, at in corners for k, name in enumerate(self.coordinates)]
         unknown = pl.Series(codes >= len(self.values))
