@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
+from scipy.ndimage import binary_erosion
 from scipy.spatial import KDTree
 
 from synthstream.errors import ConfigError
@@ -227,12 +228,7 @@ class Domain:
             rows = np.arange(begin, min(begin + _BLOCK, sides[0]), dtype=np.int32)
             codes = np.stack(np.meshgrid(rows, np.arange(sides[1], dtype=np.int32), indexing="ij"), axis=-1)
             grid[rows] = self._live[self.partition.cells(codes.reshape(-1, 2))].reshape(rows.size, -1)
-        alone = np.zeros_like(grid)
-        alone[1:] |= ~grid[:-1]
-        alone[:-1] |= ~grid[1:]
-        alone[:, 1:] |= ~grid[:, :-1]
-        alone[:, :-1] |= ~grid[:, 1:]
-        codes = np.argwhere(grid & alone).astype(np.int32)
+        codes = np.argwhere(grid & ~binary_erosion(grid, border_value=1)).astype(np.int32)
         return self.partition.cells(codes), KDTree(self._centres(codes))
 
     def _centres(self, codes: CodeArray) -> FloatArray:
