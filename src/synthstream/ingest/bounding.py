@@ -20,7 +20,6 @@ from hashlib import blake2b
 
 import numpy as np
 import polars as pl
-import pyarrow as pa
 
 from synthstream.ingest.counting import PrivateRows
 from synthstream.privacy import Unit
@@ -121,6 +120,4 @@ def _as_bytes(codes: CodeArray, weights: IntArray | None) -> pl.Series:
     signs = np.ones(len(codes), dtype=np.int8) if weights is None else weights.astype(np.int8)
     cells = np.ascontiguousarray(codes, dtype="<i4").view(np.uint8).reshape(len(codes), 4 * codes.shape[1])
     table = np.ascontiguousarray(np.concatenate([signs.view(np.uint8)[:, None], cells], axis=1))
-    width = pa.binary(table.shape[1])
-    array = pa.FixedSizeBinaryArray.from_buffers(width, len(table), [None, pa.py_buffer(table.tobytes())])
-    return pl.Series("row", pl.from_arrow(array.cast(pa.large_binary())), dtype=pl.Binary)
+    return pl.Series("row", table.view(f"V{table.shape[1]}").ravel().tolist(), dtype=pl.Binary)
