@@ -60,7 +60,8 @@ class Attached:
                 yield from self._closed(until)
         if self.every is not None:
             yield from self._closed(until)
-        elif not self._all_counted():
+        # One that is stopped ends without an error too, but has not found that there is nothing more to read.
+        elif not self.query._jsq.streamingQuery().noNewData():
             raise EngineError(
                 "the query was stopped before it had counted all rows that are there. What it counted stays counted, "
                 "and no tick was closed: attach again to go on."
@@ -82,10 +83,6 @@ class Attached:
             raise EngineError(
                 "Spark ended the query; its own log says why. What was counted stays counted: attach again to go on."
             ) from None
-
-    def _all_counted(self) -> bool:
-        """Whether a query that has ended found nothing more to read: one that is stopped ends without an error too."""
-        return bool(self.query._jsq.streamingQuery().noNewData())
 
     def _closed(self, until: datetime | None) -> Iterator[Release]:
         progress, clock = self.query.lastProgress, self.stream.config.clock
@@ -184,7 +181,9 @@ class _Taker:
             place = f"spark/{self.query.result()}/"
             if not self._fits:
                 self.refuse_gap(place, batch)
-            found = self._found(frame)
+            config = self.stream.config
+            # Of persons come rows: the state must choose among those of each.
+            found = of_persons(frame, config) if config.privacy.unit.of_persons else count(frame, config)
             with turn(self.stream):
                 if not self._fits:  # another query may have begun in the meantime
                     self.refuse_gap(place, batch)
@@ -196,11 +195,6 @@ class _Taker:
         except SynthstreamError as error:
             self.failures.append(error)
             raise
-
-    def _found(self, frame: DataFrame) -> CountsByTick | PrivateRows:
-        """Counts; or rows, where the state must choose among those of a person."""
-        config = self.stream.config
-        return of_persons(frame, config) if config.privacy.unit.of_persons else count(frame, config)
 
     def _add(self, found: CountsByTick | PrivateRows, batch: str) -> None:
         try:
