@@ -104,12 +104,14 @@ def draft(
     kind = "postgres" if table is not None else kind_of(path) or "parquet"
     known = of_catalogue(table, service=service) if table is not None else _of_file(path, kind, codebook)
     known = _with_book(known, path, codebook, op)
-    left = [column.name for column in known.columns if column.name != op and _identifies(column)]
-    columns = [column for column in known.columns if column.name != op and column.name not in left]
+    others = [column for column in known.columns if column.name != op]
+    left = [column.name for column in others if column.type != "boolean" and identifies(column.name)]  # no flag does
+    columns = [column for column in others if column.name not in left]
     clocks = [column.name for column in columns if column.type == "datetime"] or _clock_of_points(columns)
     rest = [column for column in columns if column.name not in clocks[:1]]
     places = _places(rest, taken={column.name for column in known.columns})
     points = len(rest) == 2 and bool(coordinates_of(column.name for column in rest if column.type in (None, "number")))
+    numbers_alone = bool(rest) and all(column.type in ("integer", "number") for column in rest)
     where = str(path) if path.is_absolute() or base is None else os.path.relpath(path, base)
     head = _HEAD.format(
         file=_toml_text(table or path.name),
@@ -118,7 +120,7 @@ def draft(
         column=f"column = {_quoted(clocks[0])}\n" if clocks else _UNKNOWN_CLOCK,
         op="" if op is None else f"op = {_quoted(op)}                # -1 there: the row takes an event away\n",
         person=_quoted(next(filter(names_a_person, left), "person")),
-        kind=_ALL_POINTS if points else _POINTS if _numbers_alone(rest) else 'kind = "table"\n',
+        kind=_ALL_POINTS if points else _POINTS if numbers_alone else 'kind = "table"\n',
         source=_source(kind, None if table is not None else where, known, columns),
     )
     names = [f"# Left out, since its name says that it identifies somebody: {_quoted(name)}" for name in left]
@@ -150,15 +152,6 @@ def _source(kind: str, path: str | None, known: Codebook, columns: Sequence[Know
     if path is None:
         source.setdefault("sequence", None)
     return "".join(f"{key} = {_toml(value)}\n" for key, value in source.items()) + _unsaid(source)
-
-
-def _identifies(column: Known) -> bool:
-    """Whether a column is left out, since its name says that it identifies somebody; a flag does not."""
-    return column.type != "boolean" and identifies(column.name)
-
-
-def _numbers_alone(columns: Sequence[Known]) -> bool:
-    return bool(columns) and all(column.type in ("integer", "number") for column in columns)
 
 
 def _clock_of_points(columns: Sequence[Known]) -> list[str]:
