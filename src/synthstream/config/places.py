@@ -110,7 +110,8 @@ def views_of(
     noise = sigma / math.sqrt(_ALONE)
     if budget.pure and edition > 7:
         noise = max(noise, _PURE * (events / float(budget.epsilon)) ** _PURE_POWER)
-    finest, step = section.depth or _finest(section, dimension, noise), _STEP[dimension]
+    worth = int(math.log2(max(section.events / (_LEAST_ALONE * noise), 1)))  # bits of the finest grid worth its noise
+    finest, step = section.depth or min(max(worth // dimension, 1), FINEST // dimension), _STEP[dimension]
     named = [] if section.regions is None else [_districts(section, section.regions, finest, base or Path())]
     finest = named[0].finest.depth if named else finest
     first = step if section.regions is None else min(2 * step, finest)
@@ -178,12 +179,6 @@ def _districts(section: PlaceSection, said: str, finest: int, base: Path) -> Dis
     return replace(found, words=replace(section.words, regions=found.text, region_key=NAME))
 
 
-def _finest(section: PlaceSection, dimension: int, noise: float) -> int:
-    """Depth of the finest grid that is worth its noise, a standard error of a cell."""
-    bits = math.log2(max(section.events / (_LEAST_ALONE * noise), 1))
-    return min(max(int(bits) // dimension, 1), FINEST // dimension)
-
-
 def _chosen(
     said: Sequence[str],
     columns: Sequence[View | Districts],
@@ -193,7 +188,8 @@ def _chosen(
     edition: Edition,
 ) -> list[list[str]]:
     """For each column of a place, those that ``with`` crosses it with."""
-    names, before = [column.name for column in others], [(_grid_of(column).place, column) for column in places]
+    names = [column.name for column in others]
+    before = [((column.finest if isinstance(column, Districts) else column).place, column) for column in places]
     known = [*names, *dict.fromkeys(place for place, _ in before)]
     for name in said:
         if name not in known:
@@ -207,10 +203,6 @@ def _chosen(
         ]
         for column, b in zip(columns, bits, strict=True)
     ]
-
-
-def _grid_of(column: View | Districts) -> View:
-    return column.finest if isinstance(column, Districts) else column
 
 
 def _meet(column: View | Districts, other: View | Districts, bits: float, edition: Edition) -> bool:
