@@ -83,7 +83,7 @@ def run_command(
     synthstream run stream.toml --simulate --seed 1
     """
     stream: Stream | None = None
-    when_stopped(lambda: _stopped(0 if stream is None else _new(stream, before)))
+    when_stopped(lambda: _stopped(stream, 0 if stream is None else before))
     from synthstream.cli.asking import ask_first
     from synthstream.stream import stream as streams
 
@@ -129,27 +129,20 @@ def _unchecked(shown: Console, stream: Stream) -> None:
 
 def _announced(shown: Console, stream: Stream, due: int, *, asked: bool) -> None:
     """What ought to be known before anything is published, and how much will be; who was asked knows it."""
+    from synthstream.forecast.warnings import weak_budget
+    from synthstream.ingest.counting import files_of
+    from synthstream.schema.clock import written
+
     if stream.closed == 0:
-        _before_the_first(shown, stream, asked=asked)
+        source = files_of(stream.config)
+        if source is not None and not source.files():
+            shown.print(f"Warning: source.path = {source.path}: no file fits this pattern yet.", style="bold")
+        cautioned(shown, [] if asked else weak_budget(stream.config))
     if stream.config.log is not None and stream.waits:
         shown.print(f"Warning: {stream.config.log.name}: {WAITS}", style="bold")
     if due > 1 and not asked:
-        from synthstream.schema.clock import written
-
         end = written(stream.config.clock.boundary(stream.closed + due))
         shown.print(f"{due + stream.new} ticks are over, the last at {end}: one release for each.")
-
-
-def _before_the_first(shown: Console, stream: Stream, *, asked: bool) -> None:
-    """What ought to be known before anything is published."""
-    from synthstream.ingest.counting import files_of
-
-    source = files_of(stream.config)
-    if source is not None and not source.files():
-        shown.print(f"Warning: source.path = {source.path}: no file fits this pattern yet.", style="bold")
-    from synthstream.forecast.warnings import weak_budget
-
-    cautioned(shown, [] if asked else weak_budget(stream.config))
 
 
 def _counted(stream: Stream, engine: Engine, *, new_files: bool) -> int:
@@ -200,15 +193,12 @@ def _ended(stream: Stream, failed: MirrorError | None, command: Then) -> None:
     raise SystemExit(REFUSED)
 
 
-def _new(stream: Stream, before: int) -> int:
+def _stopped(stream: Stream | None, before: int) -> str:
     """How many releases came to those before, by what is published: Ctrl-C may come before the stream counts one."""
     from synthstream.publish.outlets import sink_of
 
-    last = sink_of(stream.config).last()
-    return (0 if last is None else last.tick + 1) - before
-
-
-def _stopped(new: int) -> str:
+    last = None if stream is None else sink_of(stream.config).last()
+    new = (0 if last is None else last.tick + 1) - before
     releases = "1 new release is" if new == 1 else f"{new or 'No'} new releases are"
     return f"{releases} published. Run the same command again to go on; nothing counts twice."
 
