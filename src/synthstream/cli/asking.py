@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import closing
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -12,6 +13,7 @@ import typer
 
 from synthstream.cli.common import cautioned, program
 from synthstream.cli.runtime import Now, fail
+from synthstream.environment import REAL
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -30,7 +32,6 @@ def ask_first(shown: Console, path: Path, *, until: datetime | None, yes: bool) 
     """
     from synthstream.cli.status import facts
     from synthstream.config.config import load
-    from synthstream.environment import REAL
     from synthstream.schema.clock import due
 
     loaded = load(path)
@@ -82,8 +83,6 @@ def _files(config: StreamConfig) -> int | None:
 
     A path or a log that is not there, or a header that does not fit, is refused before there is a state.
     """
-    from contextlib import closing
-
     from synthstream.ingest.counting import files_of, refuse_other_columns
     from synthstream.ingest.logs import opened
 

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from synthstream.cli.common import ConfigPath, bar, check_output, console, no_core_dump
+from synthstream.environment import REAL
 
 
 def check_command(
@@ -26,7 +27,6 @@ def check_command(
     """
     from synthstream.cli.status import facts
     from synthstream.config.config import load
-    from synthstream.environment import REAL
     from synthstream.evaluate.check_page import STAMP, check_page, lines_of
     from synthstream.evaluate.findings import Level, checked
     from synthstream.evaluate.look import look

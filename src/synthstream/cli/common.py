@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import glob
 import os
+import resource
 import shutil
 import sys
 from collections.abc import Iterable, Iterator
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 import typer
 
 from synthstream.cli.runtime import Now, stop_if_asked
+from synthstream.errors import ConfigError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -94,7 +96,6 @@ def check_output(
         in_state: whether it may lie in the state; left out: pages may, other files may not.
     """
     from synthstream.config.config import load
-    from synthstream.errors import ConfigError
     from synthstream.publish.outlets import simulated
     from synthstream.report.page import check_place
 
@@ -125,8 +126,6 @@ def check_output(
 
 def no_core_dump() -> None:
     """A crash must not write exact counts to a file."""
-    import resource
-
     resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
 
 

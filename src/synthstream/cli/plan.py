@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Sequence
+from decimal import ROUND_CEILING, Context
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from synthstream.cli.common import AsJson, ConfigPath, bar, check_output, console
+from synthstream.errors import ConfigError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -54,8 +57,6 @@ def plan_command(
 
         write_page(output, plan_page(found))
     if as_json:
-        import json
-
         typer.echo(json.dumps(found.facts(), indent=2, allow_nan=False))
         return
     shown = console()
@@ -70,8 +71,6 @@ def plan_command(
 
 def _ticks(text: str | None) -> list[int] | None:
     """Ticks as they are typed."""
-    from synthstream.errors import ConfigError
-
     if text is None:
         return None
     try:
@@ -245,8 +244,6 @@ def ledger_command(
 
     found = ledgers([(path, load(path)) for path in configs], begun)
     if as_json:
-        import json
-
         typer.echo(json.dumps(found.facts(), indent=2, allow_nan=False))
         return
     shown = console()
@@ -267,6 +264,4 @@ def ledger_command(
 
 def _up(value: float) -> str:
     """A promise in four digits, never less than it is."""
-    from decimal import ROUND_CEILING, Context
-
     return f"{Context(prec=4, rounding=ROUND_CEILING).create_decimal_from_float(value):g}"

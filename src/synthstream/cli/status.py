@@ -14,6 +14,8 @@ import typer
 
 from synthstream.cli.common import AsJson, ConfigPath, Simulate, cautioned, console, program, warn
 from synthstream.cli.runtime import FOUND
+from synthstream.environment import REAL
+from synthstream.errors import ConfigError, SinkError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -75,7 +77,6 @@ def facts(config: StreamConfig, *, simulate: bool = False, mirrors: bool = False
     Raises:
         StateError: there is a state, and it cannot be read.
     """
-    from synthstream.environment import REAL
     from synthstream.schema.clock import due
     from synthstream.state.looking import to_look_at
     from synthstream.stream.opening import begun, encodes_otherwise
@@ -126,7 +127,6 @@ def facts(config: StreamConfig, *, simulate: bool = False, mirrors: bool = False
 
 def _clock(config: StreamConfig) -> Clock:
     """The clock that says when released ticks end, whatever was changed since."""
-    from synthstream.errors import ConfigError
     from synthstream.publish.outlets import as_published
 
     try:
@@ -137,7 +137,6 @@ def _clock(config: StreamConfig) -> Clock:
 
 def _mirrors(config: StreamConfig, last: int) -> list[dict[str, Any]]:
     """The newest tick of each mirror, and how many it lags behind; null for one that does not answer."""
-    from synthstream.errors import SinkError
     from synthstream.publish.copies import Copies
 
     names = [f"{mirror.kind} {number}" for number, mirror in enumerate(config.mirrors, 1)]
