@@ -1,0 +1,164 @@
+"""Answers to questions of readers, and what must be told beside them. Commands import it when they run: it is heavy."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import time
+from pathlib import Path
+
+import polars as pl
+import typer
+
+from synthstream.cli.common import console
+from synthstream.cli.reading import write
+from synthstream.cli.runtime import fail
+from synthstream.publish.published import Releases
+from synthstream.release.areas import Bounds
+from synthstream.release.points import PointRelease
+from synthstream.release.release import Release, TableRelease
+from synthstream.release.series import steps
+from synthstream.release.window import Spanning
+from synthstream.schema.clock import Clock, written
+from synthstream.schema.conditions import quoted
+from synthstream.schema.districts import Districts
+from synthstream.schema.mapping import listed
+from synthstream.schema.polygons import BEYOND
+from synthstream.schema.region import Domain
+from synthstream.synthesizers.succession import known_since
+
+_HOW_SURE = "count is of the synthetic rows, without a known error. measured has one: trust it where the two are apart."
+_UNMEASURED = (
+    "measured: no table tells this. It can be told for whole values and bins of one column beside the place, if the "
+    "stream crosses it with the place (see plan). count is of the synthetic rows, without a known error."
+)
+_OF_EPOCHS = (
+    "measured: with delta = 0 each table counts one epoch alone, so that none tells of all events. Ask for whole "
+    "epochs, which are added up: --between {start} and the end of one; of another date it says where epochs end."
+)
+
+
+def polygons_in(release: Release, polygon: Path, feature: str | None, place: str | None) -> Domain:
+    """Polygons of a file."""
+    if isinstance(release, PointRelease) and place is None:
+        return release.polygon(polygon, feature=feature)
+    if isinstance(release, TableRelease):
+        return release.polygon(polygon, feature=feature, place=place)
+    raise SystemExit(fail("--place: a stream of points has one place; leave it out."))
+
+
+def inside(release: Release, lower: Bounds | Domain, upper: Bounds, where: str | None, clock: Clock) -> pl.DataFrame:
+    """How many events lie in a box, or in polygons."""
+    tell_of(release, lower, upper)
+    if isinstance(release, TableRelease):
+        found = release.mass(lower, upper, where=where)
+        first, last = getattr(release, "first", 0), release.tick
+        if found["measured"] is not None and (found["since"], found["measured_at"]) != (first, last):
+            start, end = clock.boundary(found["since"]), clock.boundary(found["measured_at"] + 1)
+            typer.echo(
+                f"measured counts events from {written(start)} to before {written(end)}, ticks {found['since']} to "
+                f"{found['measured_at']}: such tables are measured at refreshes, not at every tick.",
+                err=True,
+            )
+        unknown = _UNMEASURED
+        if not release.facts["claim"]["delta"] and getattr(release, "first", None) is None:
+            unknown = _OF_EPOCHS.format(start=written(clock.boundary(0)))
+        typer.echo(unknown if found["measured"] is None else _HOW_SURE, err=True)
+        known: dict[str, pl.DataType | type[pl.DataType]] = {"measured": pl.Float64, "stderr": pl.Float64}
+        return pl.DataFrame([found], schema_overrides=known | {"since": pl.Int64, "measured_at": pl.Int64})
+    if where is not None or not isinstance(release, PointRelease):
+        raise SystemExit(fail("--where: a stream of points has no columns beside its coordinates; leave it out."))
+    measured, stderr = release.mass(lower, upper)
+    return pl.DataFrame({"count": [round(measured)], "measured": [measured], "stderr": [stderr]})
+
+
+def tell_of(release: Release, lower: Bounds | Domain, upper: Bounds) -> None:
+    """Tell what of an area lies outside of the bounds, and where the stream counts a polygon itself."""
+    if isinstance(release, PointRelease | TableRelease):
+        what, area = ("polygons", lower) if isinstance(lower, Domain) else ("box", release.box(lower, upper))
+        if area.beyond > BEYOND:
+            share = f"{float(f'{100 * area.beyond:.2g}'):g} % of the area of the {what}"
+            typer.echo(f"{share} lies outside of {release.name}'s bounds: events there are not counted.", err=True)
+        if isinstance(lower, Domain):
+            _counted_itself(release, lower)
+        elif free := [c.name for c in area.columns if c.name not in {*lower, *upper}] if lower or upper else []:
+            typer.echo(f"{', '.join(free)}: no --box, so the box goes from end to end of it.", err=True)
+
+
+def _counted_itself(release: Release, polygons: Domain) -> None:
+    """Say so where the stream has a count of some polygons, which needs no sum over cells."""
+    for column in release.schema.columns:
+        if isinstance(column, Districts) and (name := column.called(polygons.shape)) is not None:
+            own = column.name if column.name.isidentifier() else quoted(column.name).replace('"', '\\"')
+            told = name.replace("'", "''")
+            words = f"The stream counts this district itself: --where \"{own} = '{told}'\" has the smaller error."
+            typer.echo(words, err=True)
+
+
+def tell_of_steps(found: Releases, every: str | None) -> None:
+    """Say so where steps differ by more than months do, because no tick is divided."""
+    known = steps(found.config.clock, every, newest=found.last.tick)
+    lengths = [step.last - step.first + 1 for step in known if step.whole]
+    if lengths and max(lengths) > 1.15 * min(lengths):
+        words = f"Steps have {min(lengths)} to {max(lengths)} ticks: a tick belongs to the step that it begins in."
+        typer.echo(words, err=True)
+
+
+def tell_of_cuts(found: Releases, column: str) -> None:
+    """Say so where rows could not have a column, or a value of it, before a cut."""
+    schema, since = found.config.schema, known_since(found.config, column)
+    labels = schema.columns[schema.names.index(column)].labels
+    for tick in sorted({*since.tolist()} - {0}):
+        start = written(found.config.clock.boundary(tick))
+        if tick == since.min():
+            words = f"{column} was not recorded before {start}: there are no steps that begin earlier."
+        else:
+            values = listed([label for label, first in zip(labels, since, strict=True) if first == tick])
+            words = f"{column} = {values}: not known before {start}, so null in steps that begin earlier."
+        typer.echo(words, err=True)
+
+
+def tell_of_lengths(then: Spanning, now: Spanning) -> None:
+    """Say so where two periods overlap, or differ in length."""
+    if then.tick >= now.first:
+        first = max(then.first, now.first)
+        typer.echo(f"The periods overlap: ticks {first} to {then.tick} count in both.", err=True)
+    old, new = (window.tick - window.first + 1 for window in (then, now))
+    if old != new:
+        words = f"then is {old} tick{'' if old == 1 else 's'} long, now is {new}: differences follow the lengths, too."
+        typer.echo(words, err=True)
+
+
+def give(
+    found: pl.DataFrame,
+    output: Path | None,
+    form: str,
+    *,
+    csv: bool,
+    stamped: bool,
+    clock: Clock | None = None,
+    called: Mapping[str, str] | None = None,
+) -> None:
+    """Write an answer, or show it; then with dates beside ticks, by a clock, and columns as they are called there."""
+    if output is not None or csv:
+        write(found, output, form, stamped=stamped)
+        if output is not None:
+            console().print(f"{len(found):,} line{'' if len(found) == 1 else 's'} in {output}", markup=False)
+        return
+    if stamped:
+        typer.echo("NOT PRIVATE: made with simulated noise.", err=True)
+    dates = [name for name, kind in found.schema.items() if kind == pl.Datetime]
+    if all((found[name].dt.time() == time()).all() for name in dates):
+        found = found.with_columns(pl.col(dates).dt.date())
+    for name, word, more in (("since", "from", 0), ("measured_at", "before", 1)):
+        if clock is not None and name in found.columns:
+            ticks = {tick: clock.boundary(tick + more) for tick in found[name].drop_nulls().unique()}
+            shown = {tick: f"{tick} ({word} {written(end)})" for tick, end in ticks.items()}
+            found = found.with_columns(pl.col(name).replace_strict(shown, return_dtype=pl.String))
+    digits = {"share": 3, "measured": 1, "stderr": 1, "model_error": 1, "z": 1}
+    found = found.with_columns(pl.col(name).round(n) for name, n in digits.items() if name in found.columns)
+    found = found.rename(called or {})
+    # As wide as it is: a number that goes on in the next line would be another number.
+    look = {"tbl_rows": -1, "tbl_cols": -1, "tbl_width_chars": -1}
+    look |= {"tbl_hide_dataframe_shape": True, "tbl_hide_column_data_types": True}
+    with pl.Config(**look, tbl_formatting="ASCII_BORDERS_ONLY_CONDENSED", fmt_str_lengths=60):  # type: ignore[arg-type]
+        typer.echo(str(found))
