@@ -57,12 +57,9 @@ class Binned(Column):
     def _numbers(self, series: pl.Series) -> np.ndarray[Any, np.dtype[np.float64]]:
         return numbers(series)
 
-    @property
-    def _missing_number(self) -> float | None:
-        return getattr(self, "missing", None)
-
     def encode(self, series: pl.Series) -> CodeArray:
-        place, edges = self._missing_number, np.asarray(self.edges)
+        edges, place = np.asarray(self.edges), getattr(self, "missing", None)
+        place = _seconds(place) if isinstance(place, datetime) else place
         code = len(edges) - 1 if place is None else int(bins_of(np.array([place]), edges, 0)[0])
         return bins_of(self._numbers(series), edges, code)
 
@@ -248,10 +245,6 @@ class Datetime(Binned):
         if self.part is not None:
             return tuple(f"{edge:.0f}" for edge in self.edges[:-1])
         return tuple((_EPOCH + timedelta(seconds=edge)).isoformat() for edge in self.edges[:-1])
-
-    @property
-    def _missing_number(self) -> float | None:
-        return _seconds(self.missing) if isinstance(self.missing, datetime) else self.missing
 
     def _numbers(self, series: pl.Series) -> np.ndarray[Any, np.dtype[np.float64]]:
         local = times(series, timezone=self.timezone)
