@@ -185,10 +185,7 @@ class DeltaSource:
         with self._told("its log does not say what columns it has"):
             fields = json.loads(meta["schemaString"])["fields"]
             kinds = {field["name"]: field["type"] for field in fields}
-        try:
-            require(self._columns, list(kinds))
-        except SchemaError as error:
-            raise SchemaError(f"{self.name}: {error}") from None
+        require(self._columns, list(kinds), of=f"{self.name}: ")
         return f"delta {meta.get('id')}", frozenset(name for name, kind in kinds.items() if kind == "timestamp")
 
     def _meta(self, known: _Known, version: int) -> dict[str, Any]:

@@ -41,7 +41,7 @@ import psycopg
 from psycopg import errors, sql
 
 from synthstream.config.servers import Unreachable, connected
-from synthstream.errors import SchemaError, SourceError
+from synthstream.errors import SourceError
 from synthstream.ingest.cursors import cursor_of, place_in
 from synthstream.schema.coercion import require
 
@@ -210,10 +210,7 @@ class PostgresSource:
         if kind not in ("r", "p"):
             raise SourceError(f"{self.name}: is not a table. Name the table that rows are inserted into.")
         columns = self._ask(_COLUMNS, table=oid)
-        try:
-            require((*self._columns, self._number), [column for column, _, _ in columns])
-        except SchemaError as error:
-            raise SchemaError(f"{self.name}: {error}") from None
+        require((*self._columns, self._number), [column for column, _, _ in columns], of=f"{self.name}: ")
         number, kind = next(rest for column, *rest in columns if column == self._number)
         if kind not in ("int2", "int4", "int8"):
             raise SourceError(f"{self.name}: source.sequence = {self._number}: must be a column of integers.")

@@ -71,8 +71,8 @@ def slices(frame: Frame, rows: int) -> Iterator[Frame]:
         yield frame.iloc[start : start + rows] if kind == "pandas" else frame.slice(start, rows)
 
 
-def require(columns: Sequence[str], found: Sequence[str]) -> None:
-    """Raise ``SchemaError`` unless a frame has each column once.
+def require(columns: Sequence[str], found: Sequence[str], *, of: str = "") -> None:
+    """Raise ``SchemaError``, which begins with what it speaks ``of``, unless a frame has each column once.
 
     Names in the frame are repeated in the message only if some of them are the schema's: otherwise they may be no
     names at all, but the first row of a file without a header.
@@ -81,10 +81,10 @@ def require(columns: Sequence[str], found: Sequence[str]) -> None:
     if missing:
         near = difflib.get_close_matches(missing[0], found, n=1, cutoff=0.5) if len(missing) < len(columns) else []
         hint = f" Did you mean {near[0]!r}?" if near else ""
-        raise SchemaError(f"{_named(missing)} missing.{hint} Nothing was counted.")
+        raise SchemaError(f"{of}{_named(missing)} missing.{hint} Nothing was counted.")
     doubled = [name for name in columns if list(found).count(name) > 1]
     if doubled:
-        raise SchemaError(f"{_named(doubled)} there twice. Nothing was counted.")
+        raise SchemaError(f"{of}{_named(doubled)} there twice. Nothing was counted.")
 
 
 def _named(columns: Sequence[str]) -> str:
