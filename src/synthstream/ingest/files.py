@@ -9,7 +9,7 @@ import io
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
@@ -118,12 +118,8 @@ class FileSource:
 
     def parts(self, path: Path) -> int:
         """Number of parts of a file that can be read apart: its row groups; a file of text is one part."""
-        if self.kind != "parquet":
-            return 1
-        try:
-            return int(pq.read_metadata(for_arrow(path)).num_row_groups)
-        except (pa.ArrowException, OSError) as error:
-            raise self._broken(path, error) from None
+        with self._told(path):
+            return int(pq.read_metadata(for_arrow(path)).num_row_groups) if self.kind == "parquet" else 1
 
     def read(self, path: Path, *, chunk_rows: int, part: int | None = None) -> Iterator[pl.DataFrame]:
         """Rows of one file, at most ``chunk_rows`` at a time, and fewer if they are long.
@@ -136,27 +132,29 @@ class FileSource:
             SourceError: the system cannot read it.
             SchemaError: a column is missing. Checked before any row is handed out.
         """
-        try:
+        with self._told(path):
             if self.kind == "parquet":
                 yield from self._parquet(path, chunk_rows, part)
             else:
                 yield from (self._csv if self.kind == "csv" else self._jsonl)(path, chunk_rows)
+
+    @contextmanager
+    def _told(self, path: Path) -> Iterator[None]:
+        """What is wrong with a file becomes our own words."""
+        try:
+            yield
         except SchemaError as error:
             raise SchemaError(f"{path}: {error}{self._advice(path)}") from None
+        except FileNotFoundError:
+            raise SourceError(f"{path}: there is no such file. Check the path. Nothing of it was counted.") from None
         except (pa.ArrowException, pl.exceptions.PolarsError, csv.Error, OSError) as error:
-            raise self._broken(path, error) from None
-
-    def _broken(self, path: Path, error: Exception) -> SourceError:
-        if isinstance(error, FileNotFoundError):
-            return SourceError(f"{path}: there is no such file. Check the path. Nothing of it was counted.")
-        # For a damaged file pyarrow raises OSError too, without an errno; its own text may quote the file.
-        why = getattr(error, "strerror", None)
-        kind = FileDamaged if why is None else SourceError
-        named = "" if self.kind != "parquet" or path.suffix == ".parquet" else " (names of texts end in .csv or .jsonl)"
-        why = why or f"it may be truncated or of another kind{named}"
-        return kind(
-            f"{path} cannot be read as {self.kind}: {why}. Nothing of it was counted; replace it and run again."
-        )
+            # For a damaged file pyarrow raises OSError too, without an errno; its own text may quote the file.
+            why = getattr(error, "strerror", None)
+            kind = FileDamaged if why is None else SourceError
+            odd = self.kind == "parquet" and path.suffix != ".parquet"
+            why = why or "it may be truncated or of another kind" + " (names of texts end in .csv or .jsonl)" * odd
+            what = f"{path} cannot be read as {self.kind}: {why}"
+            raise kind(f"{what}. Nothing of it was counted; replace it and run again.") from None
 
     def _parquet(self, path: Path, chunk_rows: int, part: int | None) -> Iterator[pl.DataFrame]:
         with pq.ParquetFile(for_arrow(path)) as file:
@@ -178,23 +176,18 @@ class FileSource:
             FileDamaged: it has no header, or its bytes are no such file.
             SourceError: the system cannot read it.
         """
-        try:
+        with self._told(path):
             if self.kind == "parquet":
                 return list(pq.read_schema(for_arrow(path)).names)
             if self.kind == "jsonl":
                 return list(self.columns)
             with opened(path, self.dialect.encoding) as file:
-                header, _ = rows_of(file, self.dialect)
-        except (pa.ArrowException, csv.Error, OSError) as error:
-            raise self._broken(path, error) from None
-        return _there(path, header)
+                return _there(path, rows_of(file, self.dialect)[0])
 
     def require_columns(self, path: Path) -> None:
         """Raise ``SchemaError`` unless a file has all columns, as far as its header says; and as :meth:`names`."""
-        try:
+        with self._told(path):
             require(self.columns, self.names(path))
-        except SchemaError as error:
-            raise SchemaError(f"{path}: {error}{self._advice(path)}") from None
 
     def _advice(self, path: Path) -> str:
         """Keys that would let the header be read, if there are some: of what the header's own line holds."""
