@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from contextlib import closing
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -84,15 +83,11 @@ def _files(config: StreamConfig) -> int | None:
     A path or a log that is not there, or a header that does not fit, is refused before there is a state.
     """
     from synthstream.ingest.counting import files_of, refuse_other_columns
-    from synthstream.ingest.logs import opened
+    from synthstream.ingest.logs import files_in
 
-    source = files_of(config)
-    if config.log is not None:
-        with closing(opened(config, config.log)) as log:
-            log.look()
-    if source is None:
+    files, source = files_in(config), files_of(config)
+    if files is None or source is None:
         return None
-    files = source.files()
     refuse_other_columns(source, files)
     return len(files)
 

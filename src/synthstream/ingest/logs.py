@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from contextlib import closing
+from pathlib import Path
+
 from synthstream.config.config import StreamConfig
 from synthstream.config.sources import DeltaConfig, LogConfig, PostgresConfig
 from synthstream.errors import ConfigError, SchemaError, SourceError
@@ -38,19 +41,19 @@ def opened(config: StreamConfig, log: LogConfig) -> CursorSource:
         ) from None
 
 
+def files_in(config: StreamConfig) -> list[Path] | None:
+    """Files of the source of a stream; ``None`` if it has a log, or none. Raises if it cannot be read now."""
+    if config.log is not None:
+        with closing(opened(config, config.log)) as log:
+            log.look()
+    source = files_of(config)
+    return None if source is None else source.files()
+
+
 def answers(config: StreamConfig) -> bool | None:
     """Whether the source of a stream can be read now; ``None`` if it has none. Looks at no row."""
-    files, log = files_of(config), None if config.log is None else opened(config, config.log)
     try:
-        if files is not None:
-            files.files()
-        elif log is not None:
-            log.look()
-        else:
-            return None
+        found = files_in(config)
     except (SourceError, SchemaError):
         return False
-    finally:
-        if log is not None:
-            log.close()
-    return True
+    return None if found is None and config.log is None else True
