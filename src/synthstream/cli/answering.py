@@ -19,7 +19,7 @@ from synthstream.release.release import Release, TableRelease
 from synthstream.release.series import steps
 from synthstream.release.window import Spanning
 from synthstream.schema.clock import Clock, written
-from synthstream.schema.conditions import quoted
+from synthstream.schema.conditions import in_single_quotes, quoted
 from synthstream.schema.districts import Districts
 from synthstream.schema.mapping import listed
 from synthstream.schema.polygons import BEYOND
@@ -44,6 +44,14 @@ def polygons_in(release: Release, polygon: Path, feature: str | None, place: str
     if isinstance(release, TableRelease):
         return release.polygon(polygon, feature=feature, place=place)
     raise SystemExit(fail("--place: a stream of points has one place; leave it out."))
+
+
+def why_empty(condition: str | None, release: Release) -> str:
+    """That there are no rows, and what may be wrong with the condition, as far as the public schema tells."""
+    if condition is None:
+        return f"{release.name}: there are no rows; what is written is empty."
+    advice = in_single_quotes(condition, release.schema.names)
+    return f"{release.name}: no row satisfies {condition!r}; what is written is empty.{advice}"
 
 
 def inside(release: Release, lower: Bounds | Domain, upper: Bounds, where: str | None, clock: Clock) -> pl.DataFrame:

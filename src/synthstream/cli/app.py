@@ -18,10 +18,9 @@ from synthstream.cli.draft import schema_init
 from synthstream.cli.maintenance import backup_command, recover_command, succeed_command, verify_command
 from synthstream.cli.plan import ledger_command, plan_command
 from synthstream.cli.publish import describe_command, publish_command, report_command
-from synthstream.cli.questions import compare_command, series_command, table_command
+from synthstream.cli.questions import compare_command, sample_command, series_command, table_command
 from synthstream.cli.run import run_command
 from synthstream.cli.runtime import STOPPED, fail, ignored, mannered, stopped
-from synthstream.cli.sample import sample_command
 from synthstream.cli.status import status_command
 
 # In the order of their use.
