@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import shlex
+import subprocess
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import datetime
@@ -26,7 +29,6 @@ from synthstream.cli.common import (
 )
 from synthstream.cli.follow import WAITS, follow_command, seconds_of
 from synthstream.cli.runtime import REFUSED, fail, when_stopped
-from synthstream.cli.then import Then
 from synthstream.errors import MirrorError, SynthstreamError
 
 if TYPE_CHECKING:
@@ -47,6 +49,53 @@ class Engine(StrEnum):
 
     LOCAL = "local"
     SPARK = "spark"
+
+
+class Then:
+    """A command of the operator's that no shell reads; it runs once for each release, in order, and delays none that
+    fails.
+
+    Args:
+        text: as it was typed; ``None`` for no command.
+    """
+
+    def __init__(self, text: str | None) -> None:
+        self.failed = False
+        try:
+            self._words = shlex.split(text or "")
+        except ValueError:
+            raise SystemExit(fail(f"--then {text}: a quotation mark is not closed.")) from None
+        if text is not None and not self._words:
+            raise SystemExit(fail("--then: name a command, as in --then 'rsync -a releases/ www:/srv/releases'."))
+
+    def __bool__(self) -> bool:
+        return bool(self._words)
+
+    def after(self, stream: Stream, release: Release) -> None:
+        """Run it. It finds in its environment which release it is."""
+        if not self._words:
+            return
+        config = stream.config
+        told = {
+            "SYNTHSTREAM_NAME": config.name,
+            "SYNTHSTREAM_TICK": str(release.tick),
+            "SYNTHSTREAM_END": release.end.isoformat(),
+            "SYNTHSTREAM_RELEASE": "" if config.sink is None else str(config.sink.path / f"{release.tick:06d}"),
+        }
+        note(f"running {self._words[0]}")
+        try:
+            done = subprocess.run(  # noqa: S603 - the command is the operator's own, and no shell reads it
+                self._words, stdin=subprocess.DEVNULL, env=os.environ | told, cwd=config.base
+            )
+        except OSError as error:
+            self._failed(f"{error.strerror}")
+        else:
+            if done.returncode:
+                self._failed(f"status {done.returncode}")
+
+    def _failed(self, why: str) -> None:
+        self.failed = True
+        fail(f"--then {self._words[0]}: {why}. The release is published; further ones are, too.")
 
 
 def run_command(
