@@ -14,9 +14,8 @@ from typer.core import TyperCommand, TyperGroup
 from synthstream.cli.audit import audit_command
 from synthstream.cli.check import check_command
 from synthstream.cli.corrections import forget_command, source_accept, source_list, source_retire
-from synthstream.cli.draft import schema_init
 from synthstream.cli.maintenance import backup_command, recover_command, succeed_command, verify_command
-from synthstream.cli.plan import ledger_command, plan_command
+from synthstream.cli.plan import ledger_command, plan_command, schema_init
 from synthstream.cli.publish import describe_command, publish_command, report_command
 from synthstream.cli.questions import compare_command, sample_command, series_command, table_command
 from synthstream.cli.run import run_command

@@ -31,9 +31,9 @@ from synthstream.report.distributions import kind_of, labels_of
 from synthstream.report.page import render
 from synthstream.report.places import coarse, grid_of_nodes, map_of, masses_of
 from synthstream.report.scales import dates, linear, logarithmic, number
-from synthstream.schema.cells import cells
 from synthstream.schema.columns import Category
 from synthstream.schema.coordinates import Coordinate
+from synthstream.schema.schema import cells
 from synthstream.synthesizers.assembly import synthesizer_of
 from synthstream.synthesizers.contract import RowErrors
 from synthstream.workload import FloatArray, IntArray, Workload

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from typing import Any, ClassVar, cast
 
 import numpy as np
 import polars as pl
@@ -22,12 +22,9 @@ from synthstream.release.display import framed, shown
 from synthstream.release.models import RowModel
 from synthstream.release.places import Located
 from synthstream.release.rows import drawn, weight_name
-from synthstream.schema.cells import cells, grid
 from synthstream.schema.clock import written
+from synthstream.schema.schema import Schema, cells, grid
 from synthstream.workload import FloatArray, IntArray, Workload
-
-if TYPE_CHECKING:
-    from synthstream.schema.schema import Schema
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
