@@ -14,7 +14,7 @@ import polars as pl
 from synthstream.errors import NotReleased
 from synthstream.measured import Measured
 from synthstream.schema.clock import EVERY, Clock
-from synthstream.schema.schema import Schema, cells
+from synthstream.schema.schema import Schema
 from synthstream.workload import FloatArray, Workload
 
 Span = Literal["tick", "running"]
