@@ -18,7 +18,7 @@ from synthstream.kinds import NEWEST
 from synthstream.papers.hypercube import Hypercube
 from synthstream.partition import Partition
 from synthstream.privacy import Budget, Neighbours
-from synthstream.strategies.levels import Schedule, joint_levels
+from synthstream.strategies.levels import Schedule, first_levels, joint_levels
 from synthstream.synthesizers.points import FromNodes, counted_cloud
 from synthstream.synthesizers.simulation.seeded import SeededGate
 
@@ -82,7 +82,8 @@ def scheduled(
     budget = Budget(epsilon=epsilon, delta=delta)
     partition = Partition(dimension=dimension, depth=depth)
     edition = settings.get("edition", NEWEST)
-    settings = {"joint": joint_levels(edition, pure=delta == 0, bounded=False), **settings}
+    joint, public = joint_levels(edition, pure=delta == 0, bounded=False), neighbours == "replace-one"
+    settings = {"joint": joint, "first": first_levels(edition, public=public, bounded=False), **settings}
     how = Schedule(dimension=dimension, **settings)
     common: dict[str, Any] = {"horizon": None, "neighbours": neighbours, "edition": edition}
     mechanism = Points(partition=partition, budget=budget, schedule=how, **common)

@@ -29,8 +29,9 @@ from synthstream.workload import CodeArray, Workload
 HERE = Path(__file__).parent
 PYTHON = HERE.parent / ".venv-peers" / "bin" / "python"
 RESULTS = HERE / "results" / "peers.jsonl"
-# Streams of the rows of Census Income, in other orders.
+# Streams of the same rows: of Census Income in other orders, and of evictions in other ticks or with constraints.
 SAME_ROWS = dict.fromkeys(("adult-by-age", "adult-by-education-num", "seasonal"), "adult-random")
+SAME_ROWS |= dict.fromkeys(("evictions-crosswalk", "evictions-fortnightly"), "evictions-weekly")
 
 
 def synthetic(

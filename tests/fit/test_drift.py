@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -92,6 +93,27 @@ def test_the_open_part_takes_the_last_share() -> None:
     found = pooled([*history, now])
     assert found.values[0] == pytest.approx(8000, abs=30)
     assert found.marginal((0,))[0] == pytest.approx([300 + 2700 + 1800, 3200], abs=120)
+
+
+@pytest.mark.parametrize(("newest", "kept"), [(2150.0, 0.0), (2600.0, 0.85)])
+def test_the_open_part_is_as_large_as_those_before_unless_noise_does_not_explain_it(newest: float, kept: float) -> None:
+    """Parts that end at ticks 0, 4 and 9, of 100 events a tick; then ten ticks, with noise of 200 events."""
+    totals, noise = np.array([100.0, 500.0, 1000.0, newest]), 200.0**2
+    parts = drift.Parts(
+        sizes=(2,),
+        ends=np.array([0, 4, 9]),
+        totals=totals,
+        covariance=np.diag([noise] * 4),
+        values=np.array([[50.0, 50.0], [200.0, 200.0], [250.0, 250.0]]),
+        variance=np.full((3, 2), 1e-3),
+        newest=19,
+    )
+    plain = replace(parts, newest=None)
+    assert plain.events[-1] == pytest.approx(newest - 1000, abs=1)
+    gap = newest - 2000
+    assert kept == pytest.approx(max(0.0, 1 - noise / gap**2), abs=0.05)
+    assert parts.events[-1] == pytest.approx(1000 + max(0.0, 1 - noise / gap**2) * gap, rel=0.01)
+    assert parts.events[:-1] == pytest.approx([100, 400, 500], abs=1)
 
 
 def test_an_association_is_carried_and_shares_are_not() -> None:

@@ -24,7 +24,15 @@ from synthstream.partition import LEAST, WHOLE, Partition, Region, by_level, cou
 from synthstream.privacy import Budget, Neighbours, Unit
 from synthstream.state.journal import JournalGate
 from synthstream.state.store import Store
-from synthstream.strategies.levels import EpochPlan, Schedule, Shape, joint_levels, levels_of, standing_out
+from synthstream.strategies.levels import (
+    EpochPlan,
+    Schedule,
+    Shape,
+    first_levels,
+    joint_levels,
+    levels_of,
+    standing_out,
+)
 from synthstream.synthesizers import clouds
 from synthstream.synthesizers.clouds import cloud
 from synthstream.synthesizers.points import FromBothSides, FromNodes
@@ -41,20 +49,24 @@ THREE = Region(
 )
 
 
-Kind = Literal["adaptive", "joint-2", "joint-3", "by-level", "fixed"]
+Kind = Literal["adaptive", "first", "joint-2", "joint-3", "by-level", "fixed"]
 
 
 class Together(Schedule):
     """Levels are read together however few events an epoch has."""
 
-    def at_once(self, events: float, scale: float) -> int:
-        return self.joint
+    def at_once(self, events: float, scale: float) -> tuple[int, int]:
+        return self.joint, self.joint
 
 
 def scheduled(name: Kind, partition: Partition) -> Schedule:
-    """``adaptive``: ends are planned by node; ``joint``, levels are read together; ``by-level``: as in edition 2."""
+    """``adaptive``: ends are planned by node; ``first``: the first two levels are read together; ``joint``: all of them
+    are, by twos or threes; ``by-level``: as in edition 2.
+    """
     if name == "by-level":
         return Schedule(dimension=partition.dimension, edition=2)
+    if name == "first":
+        return Schedule(dimension=partition.dimension, first=2)
     if name == "joint-2" or name == "joint-3":
         return Together(dimension=partition.dimension, joint=int(name[-1]))
     return Schedule(dimension=partition.dimension, kind=name)
@@ -111,6 +123,8 @@ def cost(points: Points, one: TracingGate | list[list[tuple[int, int]]], other: 
     [
         ("adaptive", 0.0),
         ("adaptive", 1e-9),
+        ("first", 0.0),
+        ("first", 1e-9),
         ("joint-2", 0.0),
         ("joint-3", 0.0),
         ("joint-2", 1e-9),
@@ -184,8 +198,8 @@ class Hostile(Together):
     def end(self, shape: Shape, events: float, depth: int, scale: float, left: int) -> IntArray:
         return super().end(shape, events, depth, scale, left) if self.closing is None else self.closing
 
-    def nodes(self, mass: FloatArray, left: IntArray, depth: int, scale: float, joint: int) -> IntArray:
-        return super().nodes(mass, left, depth, scale, joint) if self.wanted is None else self.wanted(left)
+    def nodes(self, mass: FloatArray, left: IntArray, depth: int, scale: float, joint: int, below: int) -> IntArray:
+        return super().nodes(mass, left, depth, scale, joint, below) if self.wanted is None else self.wanted(left)
 
 
 def planned(units: Any, steps: Any, kind: Any = np.int64) -> EpochPlan:
@@ -396,12 +410,36 @@ def test_an_epochs_number_is_weighed_against_the_counter() -> None:
     assert clouds._begun(history) == {0.0: 0.0, 1000.0: first, 2000.0: second, 3000.0: pytest.approx(third)}
 
 
+@pytest.mark.parametrize(("delta", "above"), [(0.0, 1.0), (1e-9, 2.0)])
+def test_the_first_two_levels_cost_what_they_cost_one_by_one(delta: float, above: float) -> None:
+    """One question in place of two. The first difference has the noise of four counts, each below it that of two."""
+    batch, kinds = [(cell, 1) for cell in (5, 300, 700, 1000)] * 500, ("adaptive", "first")
+    found = []
+    for schedule in kinds:
+        gate, box = TracingGate(ExactGate()), Partition(dimension=2, depth=10)
+        (measured,) = drawn(mechanism(1.0, delta, box, schedule=schedule), [batch], gate)
+        levels = {block.level: float(np.mean(block.variance)) for block in measured.blocks}
+        assert (NUMBER in levels) == (schedule == "first")
+        found.append((len(gate.trace), levels))
+    (many, each), (few, both) = found
+    assert few == many - 1
+    assert both[NUMBER] == both[0]
+    for level, ratio in [(0, above), (1, above / 2), (2, 1.0), (3, 1.0)]:
+        assert both[level] / each[level] == pytest.approx(ratio, rel=0.35)  # parts are rounded to three digits
+
+
 def test_only_laplace_noise_and_whole_boxes_are_read_together() -> None:
     assert [joint_levels(edition, pure=True, bounded=False) for edition in (9, 10)] == [1, 2]
     assert joint_levels(10, pure=False, bounded=False) == joint_levels(10, pure=True, bounded=True) == 1
     # Nor is an epoch of few events, beside its noise.
-    assert [Schedule(dimension=2, joint=2).at_once(events, 1.5) for events in (899, 901)] == [1, 2]
-    assert Schedule(dimension=2).at_once(1e6, 1.5) == 1
+    assert [Schedule(dimension=2, joint=2).at_once(events, 1.5) for events in (899, 901)] == [(1, 1), (2, 2)]
+    assert Schedule(dimension=2).at_once(1e6, 1.5) == (1, 1)
+
+
+def test_the_first_levels_of_every_epoch_tell_its_number() -> None:
+    assert [first_levels(edition, public=False, bounded=False) for edition in (13, 14)] == [1, 2]
+    assert first_levels(14, public=True, bounded=False) == first_levels(14, public=False, bounded=True) == 1
+    assert [Schedule(dimension=2, joint=2, first=2).at_once(events, 1.5) for events in (899, 901)] == [(2, 1), (2, 2)]
 
 
 @pytest.mark.parametrize("schedule", ["adaptive", "by-level", "fixed"])
@@ -475,7 +513,7 @@ def test_no_event_costs_more_whatever_is_planned_of_open_epochs(delta: float, ne
         often = [2 ** int(k) for k in rng.integers(1, 4, levels)] if trial % 2 else [4] * levels
         parts, whole = rng.random(levels) + 0.05, WHOLE if trial % 3 else WHOLE // 2
         units = np.floor(parts / parts.sum() * (whole - LEAST * levels)).astype(np.int64) + LEAST
-        planner = Hostile(dimension=1, joint=trial % 3 + 1)
+        planner = Hostile(dimension=1, joint=trial % 3 + 1, first=trial % 2 + 1)
         object.__setattr__(planner, "opening", planned(units.tolist(), often))
         points = mechanism(float(rng.choice([0.05, 0.3, 3.0])), delta, neighbours=neighbours)
         points, plain = replace(points, schedule=planner), stream(trial)
@@ -554,7 +592,7 @@ def test_a_planner_may_use_its_arrays_again() -> None:
     assert state["plan.steps"].tolist() == [2, 2]
 
 
-@pytest.mark.parametrize("schedule", ["adaptive", "joint-2", "joint-3"])
+@pytest.mark.parametrize("schedule", ["adaptive", "first", "joint-2", "joint-3"])
 def test_without_noise_the_cells_come_back(schedule: Kind) -> None:
     points = mechanism(1e9, neighbours="replace-one", schedule=schedule)
     batches = stream(3)
@@ -591,7 +629,15 @@ def test_nodes_that_stand_out() -> None:
 
 @pytest.mark.parametrize(
     ("schedule", "delta"),
-    [("adaptive", 0.0), ("adaptive", 1e-6), ("joint-2", 0.0), ("joint-3", 0.0), ("by-level", 0.0), ("fixed", 0.0)],
+    [
+        ("adaptive", 0.0),
+        ("adaptive", 1e-6),
+        ("first", 1e-6),
+        ("joint-2", 0.0),
+        ("joint-3", 0.0),
+        ("by-level", 0.0),
+        ("fixed", 0.0),
+    ],
 )
 def test_measurements_survive_packing_and_noise_has_its_variance(delta: float, schedule: Any) -> None:
     """Every block against the exact differences, in units of the error that it states."""
@@ -610,7 +656,7 @@ def test_measurements_survive_packing_and_noise_has_its_variance(delta: float, s
         if measured.closing:
             start = measured.tick + 1
     found = np.concatenate(z)
-    assert found.size > (100 if schedule == "adaptive" else 500)  # of nodes without mass nothing is read
+    assert found.size > (100 if schedule in ("adaptive", "first") else 500)  # of nodes without mass nothing is read
     assert np.sqrt(np.mean(found**2)) == pytest.approx(1.0, abs=0.12 if found.size > 500 else 0.2)
 
 

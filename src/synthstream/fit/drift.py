@@ -42,6 +42,8 @@ class Parts:
         values: counts of all codes, column after column, in each part, shape ``(parts, codes)``.
         variance: of each of these, shape ``(parts, codes)``; infinite where a column was not measured.
         rows: of either sign, by the same ticks as the totals; ``None`` if rows only add.
+        newest: the newest tick, if the number of events since the last part is drawn to that of the ticks before, as
+            far as noise explains the difference (James and Stein 1961); ``None`` if it is not.
     """
 
     sizes: tuple[int, ...]
@@ -51,6 +53,7 @@ class Parts:
     values: FloatArray
     variance: FloatArray
     rows: FloatArray | None = None
+    newest: int | None = None
 
     @cached_property
     def places(self) -> IntArray:
@@ -85,7 +88,25 @@ class Parts:
         here = np.arange(self.ends.size)
         precision[here, here] += by_column.sum(axis=1)
         known[here] += (by_column * each).sum(axis=1)
-        return np.asarray(np.linalg.solve(precision, known))
+        found = np.linalg.solve(precision, known)
+        if self.newest is None or number == self.ends.size or not self.ends.size:
+            return np.asarray(found)
+        apart = self._from_before(self.newest)
+        gap, noise = float(apart @ found), float(apart @ np.linalg.solve(precision, apart))
+        real = max(gap**2 - noise, _SMALLEST * noise)  # the part of its square that noise does not explain
+        return np.asarray(np.linalg.solve(precision + np.outer(apart, apart) / real, known))
+
+    def _from_before(self, newest: int) -> FloatArray:
+        """How far the number since the last part is from what came in as many ticks before, as weights of all numbers.
+
+        Before: in the parts that begin in the second half of the time up to the last one's end, or in that one.
+        """
+        ends, apart = self.ends + 1, np.zeros(self.totals.size)
+        begins = np.concatenate([[0], ends[:-1]])
+        first = min(int(np.searchsorted(begins, ends[-1] / 2)), ends.size - 1)
+        apart[first:-1] = -(newest + 1 - ends[-1]) / (ends[-1] - begins[first])
+        apart[-1] = 1.0
+        return apart
 
     @cached_property
     def size(self) -> FloatArray:
@@ -94,7 +115,9 @@ class Parts:
         return np.maximum(came, 1.0)
 
 
-def parts_of(history: Sequence[Measured], sizes: Sequence[int], covariance: FloatArray | None = None) -> Parts:
+def parts_of(
+    history: Sequence[Measured], sizes: Sequence[int], covariance: FloatArray | None = None, *, steady: bool = False
+) -> Parts:
     """Parts, from what was measured at their last ticks, and at the newest tick if it ends none.
 
     Margins of larger tables, which count a whole epoch, are joined with the parts' own by inverse variance.
@@ -103,6 +126,7 @@ def parts_of(history: Sequence[Measured], sizes: Sequence[int], covariance: Floa
         history: in order.
         sizes: number of codes of each column.
         covariance: of the noise of the running totals; left out: their variances.
+        steady: whether events of the open part are expected to come as those before; not where rows may take away.
     """
     ended = [m for m in history if len(m.workload.marginals) > 1]
     if len(ended) + 1 < len(history):
@@ -125,9 +149,15 @@ def parts_of(history: Sequence[Measured], sizes: Sequence[int], covariance: Floa
                 margin_noise = max(float(measured.variance[q]), _SMALLEST) * table.size / shape[axis]
                 _join(values[first : p + 1, here], variance[first : p + 1, here], margin, margin_noise)
     rows = None if history[-1].rows is None else np.array([m.rows for m in history], dtype=np.float64)
-    covered = np.diag(noise) if covariance is None else covariance
     return Parts(
-        sizes=tuple(sizes), ends=ends, totals=totals, covariance=covered, values=values, variance=variance, rows=rows
+        sizes=tuple(sizes),
+        ends=ends,
+        totals=totals,
+        covariance=np.diag(noise) if covariance is None else covariance,
+        values=values,
+        variance=variance,
+        rows=rows,
+        newest=history[-1].tick if steady and rows is None else None,
     )
 
 

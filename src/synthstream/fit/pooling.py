@@ -48,13 +48,13 @@ def pooled(
         edition: of the estimate.
         covariance: of the noise of the running totals at these ticks; left out: their variances alone. Edition 2.
     """
-    return _first(history, signed) if edition == 1 else _drifting(history, covariance)
+    return _first(history, signed) if edition == 1 else _drifting(history, covariance, steady=edition > 13)
 
 
-def _drifting(history: Sequence[Measured], covariance: FloatArray | None) -> Measured:
+def _drifting(history: Sequence[Measured], covariance: FloatArray | None, *, steady: bool) -> Measured:
     """Edition 2."""
     now = history[-1]
-    parts = parts_of(history, now.workload.sizes, covariance)
+    parts = parts_of(history, now.workload.sizes, covariance, steady=steady)
     found = smooth(parts)
     tables: list[Running] = [
         Running((), np.array([max(parts.events.sum(), 0.0)]), float(now.variance[now.workload.marginals.index(())]))

@@ -299,11 +299,12 @@ class Points(Mechanism):
         """
         nodes, room, mass = np.zeros(1, dtype=np.int64), np.array([left]), np.array([max(events, 0.0)])
         blocks, whole, counts, level = list[Block](), self.scale(self.parts[1]), tree.counted(cells, depth), 0
-        most, summed = self.schedule.at_once(events, whole), self.total is not None and self.edition > 10
+        (first, most), summed = self.schedule.at_once(events, whole), self.total is not None and self.edition > 10
         while level < depth:
-            joint, lean = self.partition.most(most, depth - level), self.partition.leaning(level, nodes)
+            joint = self.partition.most(most if level else first, depth - level)
+            lean = self.partition.leaning(level, nodes)
             asked, units = np.flatnonzero(np.abs(lean) < 1), np.zeros(nodes.size, dtype=np.int64)
-            plan = self.schedule.nodes(mass[asked], room[asked], depth - level, whole, joint)
+            plan = self.schedule.nodes(mass[asked], room[asked], depth - level, whole, joint, most)
             units[asked] = checked_nodes(plan, room[asked])
             if not np.any(units > 0) and asked.size == nodes.size:
                 break

@@ -81,6 +81,16 @@ def joint_levels(edition: Edition, *, pure: bool, bounded: bool) -> int:
     return 1 if edition < 10 or not pure or bounded else 2
 
 
+def first_levels(edition: Edition, *, public: bool, bounded: bool) -> int:
+    """How many levels are read together at a root, if the number of events may be public, or points be in a region.
+
+    What the parts of a root add up to is the number of events of the epoch. Without it that is known by the counter
+    alone, whose noise is that of many ticks, and what the number is off by is put where the epoch has nothing. With
+    Laplace noise the parts cost nothing more; with Gaussian noise the root's difference has twice the variance.
+    """
+    return 1 if edition < 14 or public or bounded else 2
+
+
 @dataclass(frozen=True, kw_only=True)
 class Schedule:
     """Parts of a budget by level, from public facts. It spends nothing: the kernel checks each plan.
@@ -97,16 +107,18 @@ class Schedule:
         edition: a stream keeps the one that it began with.
         joint: levels that are read together at the end of an epoch that is planned by node, at most: see
             :func:`joint_levels`.
+        first: the same, from the root on, in epochs of few events too: see :func:`first_levels`.
     """
 
     dimension: int
     kind: Literal["adaptive", "fixed"] = "adaptive"
     edition: Edition = NEWEST
     joint: int = 1
+    first: int = 1
 
     def __post_init__(self) -> None:
-        if self.joint < 1:
-            raise ValueError(f"joint: at least one level is read at a time, not {self.joint}")
+        if min(self.joint, self.first) < 1:
+            raise ValueError(f"joint, first: at least one level is read at a time, not {self.joint}, {self.first}")
 
     @property
     def by_node(self) -> bool:
@@ -147,6 +159,7 @@ class Schedule:
         new = [[_EPOCHS, _WORTH, _CALM_BY_NODE]] if self.by_node else []
         new += [[_UPPER]] if self.together else []
         new += [[self.joint, _WORTH_JOINT, _FEW]] if self.joint > 1 and self.by_node else []
+        new += [[self.first]] if self.first > 1 and self.by_node else []
         return [self.kind, [_MOST_STEPS, _KAPPA, _ROUNDS, _CALM, _MOVING, _FAR], *new]
 
     def end(self, shape: Shape, events: float, depth: int, scale: float, left: int) -> IntArray:
@@ -193,16 +206,19 @@ class Schedule:
             steps = np.int64(1) << np.rint(np.log2(steps)).astype(np.int64)
         return EpochPlan(_units(share, int(part * WHOLE)), steps)
 
-    def at_once(self, events: float, scale: float) -> int:
-        """Levels that are read together at the end of an epoch, at most: the parts of a node are counted.
+    def at_once(self, events: float, scale: float) -> tuple[int, int]:
+        """Levels that are read together at the end of an epoch, at most, from the root on and further down.
+
+        The parts of a node are counted then. Those of the root say how many events the epoch has, too.
 
         Args:
             events: number of events of the epoch, as it was released.
             scale: noise of a reading that gets the whole budget.
         """
-        return self.joint if events > _FEW * scale else 1
+        below = self.joint if events > _FEW * scale else 1
+        return max(self.first, below), below
 
-    def nodes(self, mass: FloatArray, left: IntArray, depth: int, scale: float, joint: int) -> IntArray:
+    def nodes(self, mass: FloatArray, left: IntArray, depth: int, scale: float, joint: int, below: int) -> IntArray:
         """Parts for nodes of a level at the end of an epoch, int64, shape ``(n,)``.
 
         0: it is not measured; -1: nor is any node below it, none of which will be asked for.
@@ -217,16 +233,18 @@ class Schedule:
             depth: number of levels from this one on, at most.
             scale: noise of a reading that gets the whole budget.
             joint: how many levels, from this one on, a reading is about.
+            below: how many levels each reading further down is about.
         """
-        worth = mass * left / (WHOLE * (_WORTH if joint == 1 else _WORTH_JOINT) * scale)
-        bears = np.flatnonzero(worth * joint > 1)  # the halves of others hold half as much: they are worth less still
+        worth = mass * left / (WHOLE * (_WORTH if below == 1 else _WORTH_JOINT) * scale)
+        bears = np.flatnonzero(worth * below > 1)  # the halves of others hold half as much: they are worth less still
         worth, left, levels = worth[bears], left[bears], np.ones(bears.size)
         for _ in range(_ROUNDS):
-            readings = np.maximum(levels / joint, 1.0)
+            readings = np.maximum(levels / below, 1.0)
             levels = np.maximum(np.log2(np.maximum(worth / readings, 1e-9)), 1.0)
-        readings = np.ceil(np.minimum(np.ceil(levels), depth) / joint)
-        deeper = 2 ** (joint * (1 - 1 / self.dimension) / 2)
-        parts = left * (deeper - 1) / (deeper**readings - 1) if self.dimension > 1 else left / readings
+        readings = np.ceil(np.minimum(np.ceil(levels), depth) / below)
+        own = np.minimum(joint / below, readings)  # what this reading is about would take so many of them
+        deeper = 2 ** (below * (1 - 1 / self.dimension) / 2)
+        parts = left * (deeper**own - 1) / (deeper**readings - 1) if self.dimension > 1 else left * own / readings
         # Few different numbers: three binary digits each.
         units, found = _rounded(parts), np.full(mass.size, -1)
         found[bears] = np.where(units >= LEAST, np.minimum(units, left), 0)

@@ -27,7 +27,7 @@ from synthstream.papers.selective import Selective
 from synthstream.partition import Partition
 from synthstream.privacy import EVENT, EXACT, Budget, Claim, Neighbours, Unit, above, below
 from synthstream.schema.coordinates import Coordinate
-from synthstream.strategies.levels import Schedule, joint_levels
+from synthstream.strategies.levels import Schedule, first_levels, joint_levels
 from synthstream.synthesizers.bounds import picks_rule
 from synthstream.synthesizers.contract import Mechanism, Synthesizer
 from synthstream.synthesizers.epochs import InEpochs
@@ -144,6 +144,7 @@ def _of_points(config: StreamConfig, budget: Budget) -> Synthesizer:
         return FromSparseCounts(mechanism=_literal(config, partition))
     if config.synthesizer.schedule == "fixed" and not budget.pure:
         raise ValueError('schedule = "fixed" is for delta = 0; leave it out, or say delta = 0')
+    public = config.op is None and config.privacy.neighbours == "replace-one"
     points = Points(
         partition=partition,
         budget=replace(budget, exact=config.edition > 3),
@@ -156,6 +157,7 @@ def _of_points(config: StreamConfig, budget: Budget) -> Synthesizer:
             kind=config.synthesizer.schedule,
             edition=config.edition,
             joint=joint_levels(config.edition, pure=budget.pure, bounded=region is not None),
+            first=first_levels(config.edition, public=public, bounded=region is not None),
         ),
     )
     return FromNodes(mechanism=points) if config.op is None else FromBothSides(mechanism=Turnstile(side=points))
