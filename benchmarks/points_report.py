@@ -65,7 +65,8 @@ delta = {delta:g}: the mean over seeds, ± half the range; in brackets its ratio
 - `hypercube` splits nodes by its consistency rule in proportion. With the paper's constants its sparse counters hardly
   ever fire: what it publishes is the last snapshot, and points that came since then are where the rule puts them.
 - `points` is the default, `schedule = "adaptive"`: measured here, not covered by the accuracy theorem.
-- `points` was measured with edition 13 of its defaults (for points that of edition 12), the other methods before;
+- `points` was measured with edition 14 of its defaults (beside offline methods with 13, which is the same where the
+  number of events is public), the other methods before;
   runs that are in `points.jsonl` are not repeated. Decision 8 has processor seconds of larger streams.
 - In one dimension W1 is exact. In two it is exact in the maximum norm between masses at the centres of 128 x 128 cells
   (256 x 256 from a million points); what happens within a cell is not seen.
