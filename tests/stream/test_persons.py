@@ -410,7 +410,7 @@ def test_the_promise_names_the_person(tmp_path: Path) -> None:
 def test_periods_promise_less_and_say_so(tmp_path: Path) -> None:
     found = plan(configured(tmp_path, with_unit('max_events = 3, max_per_tick = 1, per = "3d"')))
     assert "within any one period of 3d" in found.words
-    assert "protected k times less" in found.meaning
+    assert "epsilon counts k times" in found.meaning
     assert "Periods are fixed" in found.meaning
     assert found.claim.theorems[-2:] == ("participation", "exact-gaussian")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from synthstream.config.config import StreamConfig
-from synthstream.privacy import Unit
+from synthstream.privacy import Budget, Unit, epsilon_for
 from synthstream.workload import Workload
 
 
@@ -26,9 +26,10 @@ def _of_constraints(config: StreamConfig, impossible: int | None) -> dict[str, s
 
 
 def _of_privacy(config: StreamConfig) -> dict[str, str]:
-    found = {"One event, not one person": "Somebody with k rows is protected k times less."}
+    budget = config.privacy.budget
+    found = {"One event, not one person": f"Somebody with k rows is protected less: {_of_several(budget, 'rows')}"}
     if config.privacy.unit.of_persons:
-        found = _of_persons(config.privacy.unit)
+        found = _of_persons(config.privacy.unit, budget)
     if config.op is not None:
         found["Deleting undoes nothing that was released"] = (
             "Rows may take events away. Counts fall from then on; what was published before stays published."
@@ -44,7 +45,15 @@ def _of_privacy(config: StreamConfig) -> dict[str, str]:
     }
 
 
-def _of_persons(unit: Unit) -> dict[str, str]:
+def _of_several(budget: Budget, what: str) -> str:
+    """What the promise is for somebody whom it names several times (theorem ``group``)."""
+    if budget.pure:
+        return f"epsilon counts k times. Ten {what}: {10 * budget.epsilon:g}."
+    ten = epsilon_for(100 * float(budget.rho), delta=budget.delta)
+    return f"rho counts k squared times, and so epsilon more than k times. Ten {what}: about {ten:.2g} at the same delta."
+
+
+def _of_persons(unit: Unit, budget: Budget) -> dict[str, str]:
     found = {
         "A person is a key": "Somebody who appears under two keys is protected as two people. Two who share a key are "
         "protected together, and each of them alone is not.",
@@ -53,8 +62,8 @@ def _of_persons(unit: Unit) -> dict[str, str]:
     }
     if unit.per is not None:
         found["A limit for a period protects a period"] = (
-            f"The promise is for what a person does within one fixed period of {unit.per}. A person "
-            "with events in ten periods is protected ten times less."
+            f"The promise is for what a person does within one fixed period of {unit.per}. A person with events in k "
+            f"periods is protected less: {_of_several(budget, 'periods')}"
         )
     return found
 

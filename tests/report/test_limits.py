@@ -1,0 +1,37 @@
+"""What a page says of the limits of a promise."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import pytest
+
+from synthstream.config.config import StreamConfig
+from synthstream.report.limits import limits_of
+from synthstream.synthesizers.assembly import synthesizer_of
+
+TOML = """
+name = "visits"
+state = "visits-state"
+privacy = {{ epsilon = {epsilon}, delta = {delta}, unit = {unit} }}
+clock = {{ start = 2026-01-01, every = "1d", horizon = 100 }}
+columns = [{{ name = "ward", type = "category", values = ["A", "B", "C"] }}]
+"""
+PERSON = '{ person = "id", max_events = 1, per = "10d" }'
+
+
+@pytest.mark.parametrize("delta", [0.0, 1e-9])
+@pytest.mark.parametrize("epsilon", [0.3, 4.0])
+@pytest.mark.parametrize(
+    ("unit", "heading"),
+    [('"event"', "One event, not one person"), (PERSON, "A limit for a period protects a period")],
+)
+def test_what_ten_rows_or_periods_cost_is_what_the_claim_says(
+    unit: str, heading: str, epsilon: float, delta: float
+) -> None:
+    config = StreamConfig.from_toml(TOML.format(epsilon=epsilon, delta=delta, unit=unit))
+    claim = synthesizer_of(config).mechanism.claim()
+    ten = replace(claim, rho=claim.rho * 100, pure=None if claim.pure is None else claim.pure * 10)
+    said = re.findall(r"Ten (?:rows|periods): (?:about )?([\d.]+)", limits_of(config)[heading])
+    assert [float(one.rstrip(".")) for one in said] == [pytest.approx(ten.epsilon(delta), rel=0.06)]
