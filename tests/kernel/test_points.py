@@ -413,8 +413,8 @@ def test_an_epochs_number_is_weighed_against_the_counter() -> None:
 @pytest.mark.parametrize(("delta", "above"), [(0.0, 1.0), (1e-9, 2.0)])
 def test_the_first_two_levels_cost_what_they_cost_one_by_one(delta: float, above: float) -> None:
     """One question in place of two. The first difference has the noise of four counts, each below it that of two."""
-    batch, kinds = [(cell, 1) for cell in (5, 300, 700, 1000)] * 500, ("adaptive", "first")
-    found = []
+    kinds: tuple[Kind, ...] = ("adaptive", "first")
+    batch, found = [(cell, 1) for cell in (5, 300, 700, 1000)] * 500, []
     for schedule in kinds:
         gate, box = TracingGate(ExactGate()), Partition(dimension=2, depth=10)
         (measured,) = drawn(mechanism(1.0, delta, box, schedule=schedule), [batch], gate)

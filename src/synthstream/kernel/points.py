@@ -299,12 +299,11 @@ class Points(Mechanism):
         """
         nodes, room, mass = np.zeros(1, dtype=np.int64), np.array([left]), np.array([max(events, 0.0)])
         blocks, whole, counts, level = list[Block](), self.scale(self.parts[1]), tree.counted(cells, depth), 0
-        (first, most), summed = self.schedule.at_once(events, whole), self.total is not None and self.edition > 10
+        at_once, summed = self.schedule.at_once(events, whole), self.total is not None and self.edition > 10
         while level < depth:
-            joint = self.partition.most(most if level else first, depth - level)
-            lean = self.partition.leaning(level, nodes)
+            joint, lean = self.partition.most(at_once[level > 0], depth - level), self.partition.leaning(level, nodes)
             asked, units = np.flatnonzero(np.abs(lean) < 1), np.zeros(nodes.size, dtype=np.int64)
-            plan = self.schedule.nodes(mass[asked], room[asked], depth - level, whole, joint, most)
+            plan = self.schedule.nodes(mass[asked], room[asked], depth - level, whole, joint, at_once[1])
             units[asked] = checked_nodes(plan, room[asked])
             if not np.any(units > 0) and asked.size == nodes.size:
                 break

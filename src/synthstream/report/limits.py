@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from synthstream.accounting.zcdp import epsilon_for
 from synthstream.config.config import StreamConfig
-from synthstream.privacy import Budget, Unit, epsilon_for
+from synthstream.privacy import Budget, Unit
 from synthstream.workload import Workload
 
 
@@ -50,7 +51,7 @@ def _of_several(budget: Budget, what: str) -> str:
     if budget.pure:
         return f"epsilon counts k times. Ten {what}: {10 * budget.epsilon:g}."
     ten = epsilon_for(100 * float(budget.rho), delta=budget.delta)
-    return f"rho counts k squared times, and so epsilon more than k times. Ten {what}: about {ten:.2g} at the same delta."
+    return f"rho counts k squared times, so epsilon more than k times. Ten {what}: about {ten:.2g} at the same delta."
 
 
 def _of_persons(unit: Unit, budget: Budget) -> dict[str, str]:
