@@ -243,7 +243,7 @@ def test_cells_that_noise_could_fill_are_grey_and_pairs_are_judged_as_in_the_rep
     assert ("could be independent" in note) == judged[0, 1].is_noise
     assert "no cell stands out" not in note
     within = driver.execute_script(
-        "return [...document.querySelectorAll('#with optgroup[label=\"within noise\"] option')].map(o => +o.value)"
+        "return [...document.querySelectorAll('#with optgroup[label^=\"within noise\"] option')].map(o => +o.value)"
     )
     assert within == [i for i in range(1, 7) if judged[0, i].is_noise]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import os
 import re
@@ -419,14 +420,16 @@ def test_a_first_release_without_rows(tmp_path: Path) -> None:
 
 def test_noise_is_seldom_called_an_association_and_a_real_one_is_seen() -> None:
     rng = np.random.default_rng(5)
-    for shape, law in (((2, 2), "gaussian"), ((4, 7), "gaussian"), ((4, 7), "laplace"), ((15, 12), "laplace")):
+    laws = (((2, 2), "gaussian"), ((4, 7), "gaussian"), ((4, 7), "laplace"), ((15, 12), "laplace"))
+    for (shape, law), total in itertools.product(laws, (300, 8000, 400_000)):
         p, q = rng.dirichlet(np.full(shape[0], 0.7)), rng.dirichlet(np.full(shape[1], 0.7))
         beyond = []
-        for _ in range(600):
+        for _ in range(400):
             noise = rng.normal(0, 50, shape) if law == "gaussian" else rng.laplace(0, 50 / np.sqrt(2), shape)
-            rows, columns = (np.maximum(8000 * s + rng.normal(0, 30, s.size), 1) for s in (p, q))
+            events = rng.multinomial(total, np.outer(p, q).ravel()).reshape(shape)
+            rows, columns = (np.maximum(events.sum(i) + rng.normal(0, 30, s.size), 1) for i, s in ((1, p), (0, q)))
             found = chance_of(
-                8000 * np.outer(p, q) + noise,
+                events + noise,
                 stderr=50,
                 rows=rows,
                 columns=columns,
@@ -434,16 +437,18 @@ def test_noise_is_seldom_called_an_association_and_a_real_one_is_seen() -> None:
             )
             beyond.append(found)
         for limit, most in ((0.2, 0.26), (0.01, 0.03), (0.0005, 0.006)):
-            assert np.mean(np.array(beyond) < limit) < most, (shape, law, limit)
-    table = 8000 * np.outer([0.5, 0.5], [0.5, 0.5]) + 2000 * np.array([[1, -1], [-1, 1]])
-    assert chance_of(table, stderr=50, rows=np.full(2, 4000.0), columns=np.full(2, 4000.0)) < 1e-9
+            assert np.mean(np.array(beyond) < limit) < most, (shape, law, total, limit)
+    for total, strength in ((8000, 0.1), (400_000, 0.01)):
+        table = total / 4 + total / 4 * strength * np.array([[1, -1], [-1, 1]])
+        even = np.full(2, total / 2)
+        assert chance_of(table, stderr=20, rows=even, columns=even) < 1e-5, total
 
 
 def test_too_small_a_standard_error_would_be_noticed() -> None:
     rng = np.random.default_rng(6)
     even = np.full(6, 1000.0)
     found = [
-        chance_of(np.full((6, 6), 6000 / 36) + rng.normal(0, 50, (6, 6)), stderr=25, rows=even, columns=even) < 0.01
+        chance_of(np.full((6, 6), 6000 / 36) + rng.normal(0, 50, (6, 6)), stderr=20, rows=even, columns=even) < 0.01
         for _ in range(200)
     ]
     assert np.mean(found) > 0.9
@@ -494,7 +499,7 @@ def test_a_column_of_one_value_has_grey_cells(tmp_path: Path) -> None:
     for other in ("ward", "x"):
         assert re.search(rf'<rect class="m0"[^>]*><title>same and {other}: one of them has one value alone<', page)
     assert page.count("<rect ") == 3
-    assert "within noise, or with a column of one value alone" in page
+    assert "within noise and chance, or with a column of one value alone" in page
     rows = page.split('<ol class="rows"')[1].split("</ol>")[0]
     assert re.findall(r'"name">(\w+)</span> <span class="no">(\d)', rows) == [("ward", "1"), ("x", "2"), ("same", "3")]
 

@@ -1,10 +1,11 @@
-"""Which pairs of columns go together, from published tables; and which of that could be noise alone."""
+"""Which pairs of columns go together, from published tables; and which of that could be noise and chance."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 from itertools import combinations
 
 import numpy as np
@@ -14,7 +15,7 @@ from synthstream.fit.targets import simplex
 from synthstream.publish.history import Cells, History
 from synthstream.workload import FloatArray, Workload
 
-# Of all pairs that are called more than noise, this part at most is expected to be noise.
+# Of all pairs that are called more than noise and chance, this part at most is expected to be independent.
 FALSE = 0.05
 # More columns make a picture that nobody can read.
 MOST_COLUMNS = 40
@@ -28,10 +29,10 @@ class Pair:
 
     Args:
         strength: Cramér's V in the synthetic rows, from 0 to 1; ``None`` if a column has one value alone there.
-        chance: how likely noise alone would bring the measured table as far from independence; ``None`` if that is not
-            known.
-        is_noise: whether noise alone could look like this, for all that is known: see :func:`seen`. Never where a
-            public constraint joins both.
+        chance: how likely the measured table of independent events is as far from independence; ``None`` if that is
+            not known.
+        is_noise: whether independent columns could look like this, for all that is known: see :func:`seen`. Never
+            where a public constraint joins both.
     """
 
     columns: tuple[int, int]
@@ -61,18 +62,19 @@ def cramers_v(table: FloatArray) -> float | None:
 def chance_of(
     measured: FloatArray, *, stderr: float, rows: FloatArray, columns: FloatArray, kurtosis: float = 0.0
 ) -> float:
-    """How likely noise alone would bring a measured table as far from independence as this one is, or farther.
+    """How likely the measured table of independent events is as far from independence as this one is, or farther.
 
     With p and q the shares of rows and columns, r_ij = m_ij - p_i m_.j - q_j m_i. + p_i q_j m_.. is what the table
-    holds beyond its margins. If the columns are independent it is noise, but for products of the errors of p and q. The
-    distance is the sum of p_i q_j r_ij^2, so that common values weigh more. Noise that is independent between cells
-    makes it a quadratic form, of known mean, variance and skewness; its law is taken to be the chi-squared one with the
-    same three.
+    holds beyond its margins. If the columns are independent it is noise, and chance in which of n events came, but for
+    products of the errors of p and q. The distance is the sum of p_i q_j r_ij^2, so that common values weigh more. A
+    cell varies by the noise, and by n p_i q_j as a Poisson count does; what the margins say beforehand r takes away,
+    as in the chi-squared test. That makes the distance a quadratic form, of known mean, variance and skewness; its law
+    is taken to be the chi-squared one with the same three.
 
     Args:
         measured: counts, shape ``(rows, columns)``.
         stderr: standard error of each; above 0.
-        rows, columns: estimated counts of either column, not negative, with a sum above 0.
+        rows, columns: estimated counts of either column, not negative, with a sum above 0: n is that of ``rows``.
         kurtosis: excess kurtosis of the noise: 0 for Gaussian noise, 3 for Laplace noise. It widens the law.
 
     Source: Imhof 1961 for the three moments.
@@ -82,9 +84,16 @@ def chance_of(
     rest = left @ measured @ right.T / stderr
     distance = float((np.outer(p, q) * rest**2).sum())
     first, second = left.T @ (p[:, None] * left), right.T @ (q[:, None] * right)
-    mean = float(np.trace(first) * np.trace(second))
-    half = float((first**2).sum() * (second**2).sum())
-    third = float(np.trace(first @ first @ first) * np.trace(second @ second @ second))
+    events = float(rows.sum()) / stderr**2  # n in the noise's variances
+
+    def trace(noise: int, chance: int) -> float:
+        """Of a product of so many forms of the noise, and of the events."""
+        forms = [[form] * noise + [form * shares] * chance for form, shares in ((first, p), (second, q))]
+        return math.prod(float(np.trace(reduce(np.matmul, form))) for form in forms) * events**chance
+
+    mean = trace(1, 0) + trace(0, 1)
+    half = trace(2, 0) + 2 * trace(1, 1) + trace(0, 2)
+    third = trace(3, 0) + 3 * trace(2, 1) + 3 * trace(1, 2) + trace(0, 3)
     if mean <= 1e-12 or third <= 0:  # of one value alone
         return 1.0
     degrees = half**3 / third**2
@@ -93,7 +102,7 @@ def chance_of(
 
 
 def seen(chances: Sequence[float | None]) -> list[bool]:
-    """Which of several tests tell more than noise, such that 5 % of those at most are expected to be noise.
+    """Which of several tests tell more than chance, such that 5 % of those at most are expected to be chance.
 
     Source: Benjamini and Hochberg 1995.
 

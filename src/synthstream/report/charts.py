@@ -202,7 +202,7 @@ def heat_map(
                 said = "one of them has one value alone"
             else:
                 shade = 0 if grey[i][j] else min(int(value / high * SHADES), SHADES - 1) + 1
-                said = number(value) + (" (within noise)" if grey[i][j] else "")
+                said = number(value) + (" (within noise and chance)" if grey[i][j] else "")
             said = f"{names[i]} and {names[j]}: {said}"
             cells.append({"x": j, "y": i - 1, "shade": shade, "said": said})
     lonely = any(c["shade"] == 0 and values[c["y"] + 1][c["x"]] is None for c in cells)
@@ -215,7 +215,7 @@ def heat_map(
         bounds=bounds,
         top=f"{high:.2f}",
         scale=scale,
-        grey="within noise, or with a column of one value alone" if lonely else "within noise",
+        grey="within noise and chance" + (", or with a column of one value alone" if lonely else ""),
         **caption,
     )
 

@@ -225,7 +225,7 @@ class Explorer:
         )
 
     def _pairs(self) -> list[tuple[int, float | None, bool]]:
-        """Of tables of two columns in the newest release: how likely noise alone would make them look as dependent, and
+        """Of tables of two columns in the newest release: how likely independent columns look as dependent, and
         whether it could: see :func:`synthstream.report.association.pairs`.
         """
         if self._config.workload is None:

@@ -285,7 +285,7 @@ def _association(found: History, listed: Sequence[Pair]) -> Markup | None:
         scale="How strongly two columns go together in the synthetic rows, from 0 (not at all) to 1 (one follows from "
         "the other): Cramér's V",
         table=Table(
-            headings=["Strongest pairs", "Strength, from 0 to 1", "Chance of as much by noise alone"], rows=rows
+            headings=["Strongest pairs", "Strength, from 0 to 1", "Chance of as much if independent"], rows=rows
         )
         if rows
         else None,

@@ -258,7 +258,7 @@ const synthstream = (() => {
   function together(place) {
     const [, likely, noise] = facts.pairs.find(p => p[0] === place) ?? [];
     if (likely == null) return "";
-    return ` In the newest release the two ${noise ? "could be independent: noise alone would bring as much" : "go together: noise alone would bring as much seldom"} (chance ${likely < .001 ? "below 0.001" : likely}).`;
+    return ` In the newest release the two ${noise ? "could be independent: noise and chance would bring as much" : "go together beyond noise and chance: they would seldom bring as much"} (chance ${likely < .001 ? "below 0.001" : likely}).`;
   }
   // A place together with another column: a map of each of its most frequent values.
   function byValue(room, rows, first, ups, acrosses, color, tooltip) {
@@ -401,7 +401,7 @@ const synthstream = (() => {
       const pairs = known.map(([i, name]) => [i, name, Math.max(find([i, column()]), find([column(), i]))]).filter(([i, , t]) => i !== column() && t >= 0);
       const within = ([, , t]) => facts.pairs.find(p => p[0] === t && p[1] != null)?.[2];
       option(byId("with"), [["", "no other"], ...pairs.filter(p => !within(p))]);
-      const group = Object.assign(document.createElement("optgroup"), { label: "within noise" });
+      const group = Object.assign(document.createElement("optgroup"), { label: "within noise and chance" });
       group.append(...pairs.filter(within).map(([i, name]) => new Option(name, i)));
       if (group.children.length) byId("with").append(group);
       byId("with").value = kept; if (byId("with").selectedIndex < 0) byId("with").value = "";
