@@ -51,6 +51,19 @@ def test_a_table_to_read(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "model_error" in say("table", folder, "ward", "x", "--model-error").stdout
 
 
+def test_what_is_read_says_that_bins_at_the_ends_hold_more_and_files_keep_their_labels(
+    folder: Path, tmp_path: Path
+) -> None:
+    windows = ("--then", "2026-01-01", "2026-01-04", "--now", "2026-01-04", "2026-01-08")
+    for words in (("table", "x"), ("series", "x"), ("compare", "x", *windows), ("compare", *windows)):
+        shown = say(words[0], folder, *words[1:]).stdout
+        assert " and more |" in shown or "below " in shown, words
+        say(words[0], folder, *words[1:], "-o", str(tmp_path / "out.csv"))
+        written = (tmp_path / "out.csv").read_text()
+        assert "and more" not in written, words
+        assert "below" not in written, words
+
+
 def test_why_measured_is_empty(folder: Path) -> None:
     assert "measured: a condition must follow whole bins" in say("table", folder, "ward", "--where", "x > 5").stderr
     assert "measured: " not in say("table", folder, "ward", "--where", "x >= 5").stderr

@@ -49,6 +49,8 @@ def test_numbers_have_their_bins_and_come_back_within(
     every = np.repeat(np.arange(found.size, dtype=np.int32), 500)
     assert found.encode(found.decode(every, np.random.default_rng(1))).tolist() == every.tolist()
     assert all("." not in label for label in labels_of(found))
+    assert labels_of(found)[0].split()[0] in ("below", "up")  # -5 is there, too
+    assert labels_of(found)[found.size - 2].endswith(" and more")
 
 
 def test_the_ends_of_logarithmic_bins_are_readable_and_their_numbers_uniform_on_that_scale() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import time
 from pathlib import Path
 
@@ -18,7 +18,9 @@ from synthstream.release.points import PointRelease
 from synthstream.release.release import Release, TableRelease
 from synthstream.release.series import steps
 from synthstream.release.window import Spanning
+from synthstream.schema.binned import Integer, Number, open_ended
 from synthstream.schema.clock import Clock, written
+from synthstream.schema.columns import Column
 from synthstream.schema.conditions import in_single_quotes, quoted
 from synthstream.schema.districts import Districts
 from synthstream.schema.mapping import listed
@@ -143,10 +145,15 @@ def give(
     *,
     csv: bool,
     stamped: bool,
+    columns: Sequence[Column],
     clock: Clock | None = None,
     called: Mapping[str, str] | None = None,
 ) -> None:
-    """Write an answer, or show it; then with dates beside ticks, by a clock, and columns as they are called there."""
+    """Write an answer, or show it; then with dates beside ticks, by a clock, and columns as they are called there.
+
+    Args:
+        columns: whose values it has: what is shown says that bins at the ends hold what lies beyond.
+    """
     if output is not None or csv:
         write(found, output, form, stamped=stamped)
         if output is not None:
@@ -164,9 +171,23 @@ def give(
             found = found.with_columns(pl.col(name).replace_strict(shown, return_dtype=pl.String))
     digits = {"share": 3, "measured": 1, "stderr": 1, "model_error": 1, "z": 1}
     found = found.with_columns(pl.col(name).round(n) for name, n in digits.items() if name in found.columns)
-    found = found.rename(called or {})
+    found = _with_open_ends(found, columns).rename(called or {})
     # As wide as it is: a number that goes on in the next line would be another number.
     look = {"tbl_rows": -1, "tbl_cols": -1, "tbl_width_chars": -1}
     look |= {"tbl_hide_dataframe_shape": True, "tbl_hide_column_data_types": True}
     with pl.Config(**look, tbl_formatting="ASCII_BORDERS_ONLY_CONDENSED", fmt_str_lengths=60):  # type: ignore[arg-type]
         typer.echo(str(found))
+
+
+def _with_open_ends(frame: pl.DataFrame, columns: Sequence[Column]) -> pl.DataFrame:
+    """Counts of which the bins at the ends of numbers say that they hold what lies beyond, too."""
+    for column in columns:
+        if isinstance(column, Number | Integer):
+            labels = column.value_labels
+            shown = dict(zip(labels, open_ended(labels, whole=column.whole), strict=True))
+            own = {f"value_{k}": pl.col(f"column_{k}") == column.name for k in range(1, 9)}  # of all tables
+            own |= {column.name: pl.lit(value=True)} | ({"value": pl.lit(value=True)} if len(columns) == 1 else {})
+            for name in own.keys() & {*frame.columns}:
+                readable = pl.col(name).replace(shown)
+                frame = frame.with_columns(pl.when(own[name]).then(readable).otherwise(name).alias(name))
+    return frame

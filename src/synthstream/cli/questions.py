@@ -144,7 +144,7 @@ def table_command(
             why = why_unmeasured(release.schema, release.workload, columns or [], all_of(where) or "")
             typer.echo(f"measured: {why}" if why else _UNKNOWN, err=True)
     typer.echo(f"{release.name}: {release.about}", err=True)
-    give(found, output, form, csv=csv, stamped=not release.secure, clock=clock)
+    give(found, output, form, csv=csv, stamped=not release.secure, columns=release.schema.columns, clock=clock)
 
 
 def _refuse_both(polygon: Path | None, box: object, columns: object, said: str | None) -> None:
@@ -214,7 +214,8 @@ def series_command(
     tell_of_steps(found, every)
     if column is not None:
         tell_of_cuts(found, column)
-    give(series, output, form, csv=csv, stamped=not found.last.secure)
+    kinds = [kind for kind in found.last.schema.columns if kind.name == column]
+    give(series, output, form, csv=csv, stamped=not found.last.secure, columns=kinds)
 
 
 def compare_command(
@@ -270,4 +271,4 @@ def compare_command(
         cells = cells.head(_LINES)
     if not csv and output is None:
         typer.echo(_TOLD, err=True)
-    give(cells, output, form, csv=csv, stamped=not later.secure, called=_CALLED)
+    give(cells, output, form, csv=csv, stamped=not later.secure, columns=later.schema.columns, called=_CALLED)

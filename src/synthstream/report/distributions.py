@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from synthstream.publish.history import Cells, History, Tick, added_up
 from synthstream.report.charts import Bar, Series, Table, bar_chart, line_chart
 from synthstream.report.scales import dates, linear, number, ranges
-from synthstream.schema.binned import Datetime
+from synthstream.schema.binned import Datetime, Integer, Number, open_ended
 from synthstream.schema.columns import Boolean, Category, Column
 from synthstream.synthesizers.succession import known_since
 from synthstream.workload import FloatArray
@@ -101,16 +101,19 @@ def kind_of(column: Column) -> str:
 
 def labels_of(column: Column) -> list[str]:
     """Labels of the codes as people read them."""
-    edges: tuple[float, ...] = getattr(column, "edges", ())
-    if column.type == "number" and edges:
-        return [*ranges(edges), *column.own_cells]
+    if isinstance(column, Number | Integer):
+        return [*open_ended(_bins(column), whole=column.whole), *column.own_cells]
     if isinstance(column, Datetime) and column.part is not None:
         names = _PARTS.get(column.part)
         return [*(names[int(label)] if names else label for label in column.value_labels), *column.own_cells]
     if isinstance(column, Datetime):  # where a bin begins; to the day, if it is as long
-        digits = 10 if edges[1] - edges[0] >= 86_400 else 16
+        digits = 10 if column.edges[1] - column.edges[0] >= 86_400 else 16
         return [*(label[:digits].replace("T", " ") for label in column.value_labels), *column.own_cells]
-    return [label.replace("..", " to ") for label in column.labels]
+    return list(column.labels)
+
+
+def _bins(column: Number | Integer) -> list[str]:
+    return [label.replace("..", " to ") for label in column.value_labels] if column.whole else ranges(column.edges)
 
 
 def _bars(column: Column, now: Cells) -> Markup:
@@ -121,7 +124,10 @@ def _bars(column: Column, now: Cells) -> Markup:
     if natural and values > _MOST_BARS:
         width = math.ceil(values / _MOST_BARS)
         groups = [list(range(i, min(i + width, values))) for i in range(0, values, width)]
-        joined = [_bar(_span(column, labels, g), now, g, muted=False) for g in groups]
+        names = _bins(column) if isinstance(column, Number | Integer) else labels
+        spans = [_span(column, names, g) for g in groups]
+        spans = open_ended(spans, whole=column.whole) if isinstance(column, Number | Integer) else spans
+        joined = [_bar(span, now, g, muted=False) for span, g in zip(spans, groups, strict=True)]
         bars = [*joined, *bars[values:]]
     if not natural:
         bars = sorted(bars, key=lambda bar: -bar.value)

@@ -28,7 +28,7 @@ from synthstream.report.distributions import kind_of, labels_of
 from synthstream.report.places import axes_of, facts_of, grid_of_nodes, in_series, masses_of
 from synthstream.report.regions import regions_of
 from synthstream.report.scales import ranges
-from synthstream.schema.binned import Number
+from synthstream.schema.binned import Number, open_ended
 from synthstream.schema.columns import Category, Column
 from synthstream.schema.coordinates import Coordinate
 from synthstream.workload import FloatArray, IntArray
@@ -240,7 +240,7 @@ class Explorer:
             size = next(table.size for table in self.tables if table.columns == (position,))
             edges = np.linspace(column.min, column.max, size + 1).tolist()
             return found | {
-                "labels": ranges(edges), "edges": edges, "values": size, "ordered": True, "kind": "numbers"
+                "labels": open_ended(ranges(edges)), "edges": edges, "values": size, "ordered": True, "kind": "numbers"
             }  # fmt: skip
         if "grid" in found:
             return found

@@ -20,7 +20,7 @@ from synthstream.report.charts import Bar, Table, bar_chart, density_map
 from synthstream.report.distributions import kind_of, labels_of, latest, middle_chart, quantiles
 from synthstream.report.regions import beyond_noise
 from synthstream.report.scales import linear, number, ranges
-from synthstream.schema.binned import Number
+from synthstream.schema.binned import Number, open_ended
 from synthstream.schema.columns import Column
 from synthstream.schema.coordinates import Coordinate
 from synthstream.schema.districts import Districts
@@ -345,4 +345,4 @@ def coarse(column: Coordinate, mass: FloatArray) -> list[tuple[str, float]]:
     """Events in at most 16 ranges of a column, each with its label."""
     parts = np.array_split(np.arange(mass.size), min(_BARS, mass.size))
     cuts = [column.min + (column.max - column.min) * at / mass.size for at in [*(int(p[0]) for p in parts), mass.size]]
-    return [(label, float(mass[part].sum())) for label, part in zip(ranges(cuts), parts, strict=True)]
+    return [(label, float(mass[part].sum())) for label, part in zip(open_ended(ranges(cuts)), parts, strict=True)]

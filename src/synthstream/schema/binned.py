@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -258,6 +259,19 @@ class Datetime(Binned):
         if self.part is not None:
             return super()._made(values)
         return pl.Series(self.name, np.floor(values * 1e6).astype(np.int64)).cast(pl.Datetime("us"))
+
+
+def open_ended(labels: Sequence[str], *, whole: bool = False) -> list[str]:
+    """Labels of bins to read, of which the first and the last say that they hold what lies beyond, too.
+
+    Example:
+        >>> open_ended(["0 to 20", "20 to 40", "40 to 60"]), open_ended(["0..4", "5..9"], whole=True)
+        (['below 20', '20 to 40', '40 and more'], ['up to 4', '5 and more'])
+    """
+    if len(labels) < 2:
+        return list(labels)
+    low, high = (re.split(r" to |\.\.|, ", label.strip("[)")) for label in (labels[0], labels[-1]))
+    return [f"{'up to' if whole else 'below'} {low[-1]}", *labels[1:-1], f"{high[0]} and more"]
 
 
 def _range(name: str, low: float, high: float, bins: float) -> None:
