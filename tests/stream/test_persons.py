@@ -28,6 +28,7 @@ from synthstream.errors import BatchConflict, ConfigError, SchemaError, StateCor
 from synthstream.forecast.planning import plan
 from synthstream.ingest.counting import encode
 from synthstream.kernel.gate import Gate
+from synthstream.report.public import public_page
 from synthstream.synthesizers.assembly import claim_of, group_factor, synthesizer_of
 from synthstream.synthesizers.simulation.seeded import SeededGate
 from tests.support.aligned import Aligned, files
@@ -393,18 +394,24 @@ def test_the_promise_names_the_person(tmp_path: Path) -> None:
     assert "all events of any one person (at most 3 count) being added or removed" in found.words
     assert "whether or not any one person was in the stream" in found.meaning
     assert any("about 3 times as large" in caution.words for caution in found.cautions)
+    assert any("the longer a stream runs, the fewer can count" in note for note in found.notes)
     assert found.claim.theorems[-2:] == ("group", "exact-gaussian")
     assert found.claim.fits(config.privacy.budget)
     event = plan(configured(tmp_path / "event", TOML))
     assert found.forecasts[-1].stderr[1] == pytest.approx(3 * event.forecasts[-1].stderr[1], rel=1e-4)
     assert "Someone with many rows is protected less" in event.meaning
+    assert not any("limit" in note for note in event.notes)
     with Stream(config, gates=exact) as stream:
         stream.update(rows([1], ["x"]))
         stream.release()
         assert stream.status()["spent"][0]["max_events"] == 3
+        stream.release()
+        stream.release()
     manifest = json.loads((tmp_path / "releases" / "000000" / "manifest.json").read_text())
     assert manifest["claim"]["unit"] == "person"
     assert "any one person" in manifest["claim"]["words"]
+    page = public_page(config, tmp_path / "r.html", progress=lambda steps, _: steps)
+    assert "of them hold the true number of events within the limit. Counts hold the events" in page
 
 
 def test_periods_promise_less_and_say_so(tmp_path: Path) -> None:

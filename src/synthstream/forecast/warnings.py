@@ -16,7 +16,7 @@ from synthstream.config.config import StreamConfig
 from synthstream.config.places import words_of
 from synthstream.forecast.rates import Rate
 from synthstream.kinds import NEWEST
-from synthstream.privacy import Claim
+from synthstream.privacy import Claim, Unit
 from synthstream.schema.columns import Boolean, Category
 from synthstream.schema.naming import names_a_person
 from synthstream.schema.polygons import BEYOND
@@ -226,6 +226,16 @@ def no_end(config: StreamConfig, ticks: int) -> Iterator[Caution]:
         )
 
 
+def limited(unit: Unit) -> str:
+    """What the limit of persons does to counts over time; empty for events."""
+    if not unit.of_persons:
+        return ""
+    fewer = "the longer a stream runs, the fewer can count" if unit.per is None else "late in a period fewer can count"
+    return (
+        f"Counts hold the events within each person's limit: {fewer}, so that a series can fall though nothing changed."
+    )
+
+
 def notes_of(config: StreamConfig, moments: Mapping[int, str]) -> tuple[str, ...]:
     """What else is good to know.
 
@@ -253,6 +263,8 @@ def notes_of(config: StreamConfig, moments: Mapping[int, str]) -> tuple[str, ...
             "The forecast assumes that one row in three takes an event away. Noise grows with the number of all rows: "
             "if more events are taken away, the error is larger for the same number of events left."
         )
+    if config.privacy.unit.of_persons:
+        notes.append(limited(config.privacy.unit))
     if config.schema.region is not None:
         notes.append(
             f"Region: {100 * config.schema.region.share:.3g} % of the box lies in the polygons, and all published "

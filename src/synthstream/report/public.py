@@ -16,6 +16,7 @@ from markupsafe import Markup
 
 from synthstream.config.config import StreamConfig
 from synthstream.forecast.noticing import noticed
+from synthstream.forecast.warnings import limited
 from synthstream.publish.history import Cells, History, Steps, Tick, evenly, history_of
 from synthstream.publish.published import Releases, codes_of
 from synthstream.release.points import PointRelease
@@ -88,6 +89,7 @@ def public_page(
         first=found.ticks[0],
         meaning=unit.meaning,
         unit=unit.words,
+        limited=limited(unit),
         claim=claim,
         promise=Promise(
             epsilon=claim["epsilon"], delta=claim["delta"], whom="a person" if claim["unit"] == "person" else "an event"

@@ -24,6 +24,7 @@ from synthstream.config.config import StreamConfig
 from synthstream.config.secrecy import apart
 from synthstream.environment import REAL, Env, exchange, exchanged, make_folder, sync, words
 from synthstream.errors import ConfigError, SinkError
+from synthstream.forecast.warnings import limited
 from synthstream.publish.catalogue import descriptions
 from synthstream.publish.folder import SERIES, write_aside
 from synthstream.publish.history import History, Steps, Tick, history_of
@@ -221,6 +222,7 @@ class _Site:
                 library=script,
                 newest=found.newest,
                 claim=found.newest.manifest["claim"],
+                limited=limited(found.config.privacy.unit),
             ),
             "explorer.js": files("synthstream.report").joinpath("templates", "explorer.js").read_text(encoding="utf-8"),
             "facts.js": self._explorer.facts(before.get("facts.js", b"").decode()),
