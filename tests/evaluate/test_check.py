@@ -433,6 +433,24 @@ def test_places_outside_of_their_box(tmp_path: Path, lat: str, lon: str, why: st
     ]
 
 
+def test_a_place_with_regions_and_decimal_commas_is_told_of_once_with_the_line_that_reads_it(tmp_path: Path) -> None:
+    geojson(tmp_path, feature(rectangle(-122, 32, -114, 37), name="City"))
+    box = 'coordinates = ["lat", "lon"]\nbounds = [[32, 37], [-122, -114]]\nviews = [1]\ndepth = 3\n'
+    text = toml(WARD, f'[[columns]]\nname = "at"\ntype = "place"\n{box}regions = "city.geojson"\n')
+    found = told(tmp_path, text, rows(lat=["34,1"] * 290 + ["0.00000"] * 10, lon=["-118,2"] * 290 + ["0.00000"] * 10))
+    assert [finding.about for finding in found.findings] == ["at"]
+    assert 'look like numbers with decimal ",".' in words(found)
+    assert found.lines == ["[source]", 'decimal = ","']
+    named = told(tmp_path, text, rows(lat=["north"] * 300, lon=["west"] * 300))
+    assert "They are no numbers." in words(named)
+
+
+def test_a_format_beside_times_in_iso_8601_is_to_be_left_out(tmp_path: Path) -> None:
+    text = toml().replace(csv(), csv(more='datetime_format = "%d.%m.%Y"\n'))
+    found = told(tmp_path, text, rows(when=[f"{day}T10:20:30.5Z" for day in rows()["when"]]))
+    assert "They are ISO 8601: leave datetime_format out." in words(found)
+
+
 def test_nothing_is_said_of_columns_where_no_row_was_read(tmp_path: Path) -> None:
     found = told(tmp_path, toml(), rows().drop("ward"))
     assert found.verdict is Level.STOP

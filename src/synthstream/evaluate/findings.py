@@ -7,11 +7,9 @@ derived from the data.
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from difflib import get_close_matches
 from enum import IntEnum
 
 import polars as pl
@@ -21,13 +19,14 @@ from synthstream.evaluate.formats import (
     Line,
     alike,
     lines_of_times,
+    meant,
     numbers_of,
     percent,
     place_of,
     separator_of,
     texts_of,
 )
-from synthstream.evaluate.look import Cells, Looked, Persons, persons_in
+from synthstream.evaluate.look import Cells, Looked, Persons, Rows, persons_in
 from synthstream.forecast.warnings import off_by
 from synthstream.ingest.counting import columns_of
 from synthstream.schema.binned import Binned, Datetime
@@ -43,8 +42,6 @@ _NO_KEY, _LEFT_OUT, _ONE_TICK, _EMPTY_END = (0.01, 0.5), (0.05, 0.5), 0.9, (0.1,
 _SHOWN, _BARS = 8, 40
 # Fewer rows than so many standard errors of the count of one value are lost in noise.
 _DROWNED = 2.0
-# How much of a text and of a value must be the same, as difflib counts it, for one to be a slip of the other.
-_LIKE = 0.8
 
 
 class Level(IntEnum):
@@ -151,7 +148,7 @@ def checked(
     if looked.rows.count:
         found += [*_times(config, looked, over, open_tick), *_zones(config, looked), *_of_persons(looked, persons)]
         for column in config.schema.columns:
-            found += _column(column, looked.rows.columns[column.name], looked.rows.count)
+            found += _column(column, looked.rows)
         found += [*_signs(config, looked), *_points(config, looked)]
         found += [] if open_tick else _few(config, looked.rows.count, max(over, 1))
     found.sort(key=lambda finding: -finding.level)
@@ -277,17 +274,21 @@ def _zones(config: StreamConfig, looked: Looked) -> Iterator[Finding]:
         yield Finding(level=Level.LOOK, about="[clock] timezone", words=words)
 
 
-def _column(column: Column, cells: Cells, count: int) -> Iterator[Finding]:
+def _column(column: Column, rows: Rows) -> Iterator[Finding]:
+    cells, count, lines = rows.columns[column.name], rows.count, tuple[Line, ...]()
     name, what = column.name, "are not on the list"
     if isinstance(column, View):
         if not column.located:  # the finest grid says it
             return
-        name, what = column.place, f"lie in no cell. {place_of(column, cells.odd)} Found"
+        why, lines = place_of(column, cells.odd)
+        name, what = column.place, f"lie in no cell. {why} Found"
     if isinstance(column, Districts):
+        if cells.other == rows.columns.get(column.finest.name, Cells()).other:  # the finest grid says it
+            return
         what = "lie in no region"
     if level := _level(cells.other, count, _OTHER):
         words = f"{percent(cells.other, count)} of the rows ({cells.other:,}) {what}: {texts_of(cells.odd)}."
-        yield Finding(level=level, about=name, words=words)
+        yield Finding(level=level, about=name, words=words, lines=lines)
     yield from _alike(column, cells)
     if cells.unread:
         words, lines = _reading(column, cells)
@@ -302,12 +303,12 @@ def _column(column: Column, cells: Cells, count: int) -> Iterator[Finding]:
         )
     if cells.empty == count:
         yield Finding(level=Level.LOOK, about=name, words="No row has anything in it: all would count as missing.")
-    for key, side, bin_, rows in (("min", "below", "first", cells.low), ("max", "above", "last", cells.high)):
-        if level := _level(rows, count, _CLAMPED):
+    for key, side, bin_, out in (("min", "below", "first", cells.low), ("max", "above", "last", cells.high)):
+        if level := _level(out, count, _CLAMPED):
             end = getattr(column, key)
             end = written(end) if isinstance(end, datetime) else f"{end:.15g}"
             place = "there" if isinstance(column, Coordinate) else f"in the {bin_} bin"
-            words = f"{percent(rows, count)} of the rows ({rows:,}) are {side} {key} = {end}, and would count {place}."
+            words = f"{percent(out, count)} of the rows ({out:,}) are {side} {key} = {end}, and would count {place}."
             yield Finding(level=level, about=name, words=words)
 
 
@@ -331,17 +332,11 @@ def _alike(column: Column, cells: Cells) -> Iterator[Finding]:
         return
     values = dict(zip(alike(pl.Series(column.values)).to_list(), column.values, strict=True))
     texts = zip(cells.odd.iter_rows(), alike(cells.odd["text"]).to_list(), strict=True)
-    found = [(text, values[near], rows) for (text, rows), plain in texts for near in _meant(plain, values)]
+    found = [(text, values[near], rows) for (text, rows), plain in texts for near in meant(plain, values)]
     if found:
         shown = ", ".join(f"{text!r} like {value!r} ({rows:,})" for text, value, rows in found[:_SHOWN])
         words = f"{len(found):,} texts that are not on the list look like one that is: {shown}."
         yield Finding(level=Level.LOOK, about=column.name, words=words)
-
-
-def _meant(text: str, values: Collection[str]) -> list[str]:
-    """The value that a text is a slip of, if there is one. With another digit it is another code, not a slip."""
-    near = get_close_matches(text, values, n=1, cutoff=_LIKE)
-    return [value for value in near if re.findall(r"\d", value) == re.findall(r"\d", text)]
 
 
 def _points(config: StreamConfig, looked: Looked) -> Iterator[Finding]:

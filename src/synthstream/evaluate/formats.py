@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime
+from difflib import get_close_matches
 from itertools import product
 from typing import NamedTuple
 
+import numpy as np
 import polars as pl
 
 from synthstream.config.sources import Dialect
 from synthstream.ingest.lines import splitter
+from synthstream.schema.coercion import numbers, times
 from synthstream.schema.places import SIDES, View
 
 _DATES = (
@@ -27,6 +30,8 @@ _TRIED, _MOST = 200, 0.9
 _EPOCHS = {10: "seconds since 1970", 13: "milliseconds since 1970", 5: "days as a spreadsheet counts them"}
 _WORDS = {"d": "day", "m": "month", "Y": "year", "y": "year (2 digits)", "b": "month", "B": "month"}
 _WORDS |= {"H": "hour", "I": "hour", "M": "minute", "S": "second", "p": "AM or PM"}
+# How much of a text and of a value must be the same, as difflib counts it, for one to be a slip of the other.
+_LIKE = 0.8
 _SEPARATORS = (";", "\t", "|")
 
 
@@ -64,6 +69,10 @@ def lines_of_times(column: str, odd: pl.DataFrame) -> tuple[str, tuple[Line, ...
     digits = {len(text) if text.isdigit() else 0 for text, _ in listed}
     if len(digits) == 1 and digits <= _EPOCHS.keys():
         return f"They look like {_EPOCHS[digits.pop()]}; convert them to ISO 8601.", ()
+    plain = times(pl.Series([text for text, _ in listed], dtype=pl.String), timezone="UTC").is_not_null()
+    read = sum(rows for (_, rows), reads in zip(listed, plain, strict=True) if reads)
+    if read and read >= _MOST * sum(rows for _, rows in listed):
+        return "They are ISO 8601: leave datetime_format out.", ()
     formats = times_of(listed)
     if not formats:
         return "No format is known that reads most of them.", ()
@@ -88,6 +97,8 @@ def numbers_of(odd: pl.DataFrame) -> dict[str, str] | None:
     Example:
         >>> numbers_of(pl.DataFrame({"text": ["1,5", "1.234,75"], "rows": [7, 1]}))
         {'decimal': ',', 'thousands': '.'}
+        >>> numbers_of(pl.DataFrame({"text": ["52,51", "0.00000"], "rows": [43, 1]}))
+        {'decimal': ','}
         >>> numbers_of(pl.DataFrame({"text": ["1,234"], "rows": [7]})) is None
         True
     """
@@ -95,10 +106,11 @@ def numbers_of(odd: pl.DataFrame) -> dict[str, str] | None:
     for decimal, thousands in ((",", "."), (".", ","), (",", " "), (",", "'"), (".", "'"), (".", " ")):
         whole, group = re.escape(decimal), re.escape(thousands)
         shape = re.compile(rf"[+-]?(?:\d+|\d{{1,3}}(?:{group}\d{{3}})+)(?:{whole}\d+)?")
-        rows = sum(rows for text, rows in listed if shape.fullmatch(text))
+        read = [(text, rows) for text, rows in listed if shape.fullmatch(text)]
+        rows = sum(rows for _, rows in read)
         if rows and rows >= _MOST * sum(rows for _, rows in listed):
-            keys = {"decimal": decimal} if decimal != "." and any(decimal in text for text, _ in listed) else {}
-            if any(thousands in text for text, _ in listed):
+            keys = {"decimal": decimal} if decimal != "." and any(decimal in text for text, _ in read) else {}
+            if any(thousands in text for text, _ in read):
                 keys["thousands"] = thousands
             found.append((rows, keys))
     best = max((rows for rows, _ in found), default=0)
@@ -106,16 +118,16 @@ def numbers_of(odd: pl.DataFrame) -> dict[str, str] | None:
     return different[0] if len(different) == 1 and different[0] else None
 
 
-def place_of(view: View, odd: pl.DataFrame) -> str:
-    """What coordinates look like that lie in no cell of a place, and what to do about it, in a sentence.
+def place_of(view: View, odd: pl.DataFrame) -> tuple[str, tuple[Line, ...]]:
+    """What coordinates look like that lie in no cell of a place, what to do about it, and keys that would do it.
 
     Example:
         >>> view = View(name="at_1", place="at", coordinates=("lat", "lon"), bounds=((32, 37), (-122, -114)), depth=1)
-        >>> place_of(view, pl.DataFrame({"text": ["-118.2 / 34.1"], "rows": [7]}))
+        >>> place_of(view, pl.DataFrame({"text": ["-118.2 / 34.1"], "rows": [7]}))[0]
         'They lie in the box with coordinates = ["lon", "lat"]: these stand in the order of bounds.'
         >>> place_of(view, pl.DataFrame({"text": ["34,1 / -118,2"], "rows": [7]}))
-        'They look like numbers with decimal ",".'
-        >>> place_of(view, pl.DataFrame({"text": ["51.5 / 0.1"], "rows": [7]}))
+        ('They look like numbers with decimal ",".', (Line(key='decimal', value='","', column=None),))
+        >>> place_of(view, pl.DataFrame({"text": ["51.5 / 0.1"], "rows": [7]}))[0]
         'They lie outside of bounds.'
     """
     tried = odd.head(_TRIED)
@@ -125,14 +137,15 @@ def place_of(view: View, odd: pl.DataFrame) -> str:
     inside = pl.Series(turned < len(view.values))
     if len(sides) > 1 and tried["rows"].filter(inside).sum() >= tried["rows"].sum() / 2:
         said = json.dumps(view.coordinates[::-1], ensure_ascii=False)
-        return f"They lie in the box with coordinates = {said}: these stand in the order of bounds."
+        return f"They lie in the box with coordinates = {said}: these stand in the order of bounds.", ()
     texts = pl.DataFrame(
-        {"text": pl.concat([side.alias("text") for side in sides]), "rows": [1] * len(sides) * tried.height}
+        {"text": pl.concat([side.alias("text") for side in sides]), "rows": tried["rows"].to_list() * len(sides)}
     )
     if keys := numbers_of(texts.filter(pl.col("text") != "")):
         said = " and ".join(f'{key} "{value}"' for key, value in keys.items())
-        return f"They look like numbers with {said}."
-    return "They lie outside of bounds."
+        return f"They look like numbers with {said}.", tuple(Line(key, f'"{value}"') for key, value in keys.items())
+    plain = numbers(texts["text"])
+    return "They are no numbers." if np.isnan(plain).mean() > 1 - _MOST else "They lie outside of bounds.", ()
 
 
 def separator_of(header: str, columns: Sequence[str]) -> str | None:
@@ -158,6 +171,12 @@ def alike(texts: pl.Series) -> pl.Series:
     """
     plain = texts.str.replace_all(r"\s+", " ").str.strip_chars().str.to_lowercase()
     return plain.str.replace(r"^(\d+)\.0+$", "${1}").str.replace(r"^0+(\d)", "${1}")
+
+
+def meant(text: str, values: Collection[str]) -> list[str]:
+    """The value that a text is a slip of, if there is one. With another digit it is another code, not a slip."""
+    near = get_close_matches(text, values, n=1, cutoff=_LIKE)
+    return [value for value in near if re.findall(r"\d", value) == re.findall(r"\d", text)]
 
 
 def texts_of(odd: pl.DataFrame, number: int = 8) -> str:
