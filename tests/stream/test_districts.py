@@ -349,11 +349,14 @@ def test_a_polygon_that_the_stream_counts_itself_is_told_with_the_better_questio
             pass
     geojson(folder, feature(rectangle(5, 6, 6, 7), name="Isle"), name="other.geojson")
 
-    def said(file: str, name: str) -> str:
+    def said(file: str, name: str, command: str = "table") -> str:
         polygon = ["--polygon", str(folder / file), "--feature", name]
-        return " ".join(CliRunner().invoke(app, ["table", str(folder / "stream.toml"), *polygon]).stderr.split())
+        return " ".join(CliRunner().invoke(app, [command, str(folder / "stream.toml"), *polygon]).stderr.split())
 
     hint = "The stream counts this district itself: --where \"at_region = 'Isle'\" has the smaller error."
     assert hint in said("districts.geojson", "Isle")
+    assert f"itself: synthstream series {folder}/stream.toml at_region has" in said(
+        "districts.geojson", "Isle", "series"
+    )
     assert "itself" not in said("other.geojson", "Isle")
     assert "itself" not in said("districts.geojson", "Cape"), "part of it counts as East"

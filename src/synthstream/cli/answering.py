@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from datetime import time
 from pathlib import Path
@@ -81,27 +82,33 @@ def inside(release: Release, lower: Bounds | Domain, upper: Bounds, where: str |
     return pl.DataFrame({"count": [round(measured)], "measured": [measured], "stderr": [stderr]})
 
 
-def tell_of(release: Release, lower: Bounds | Domain, upper: Bounds) -> None:
-    """Tell what of an area lies outside of the bounds, and where the stream counts a polygon itself."""
+def tell_of(release: Release, lower: Bounds | Domain, upper: Bounds, *, series: str | None = None) -> None:
+    """Tell what of an area lies outside of the bounds, and where the stream counts a polygon itself.
+
+    Args:
+        series: whose ``synthstream series`` is asked; left out: a table is.
+    """
     if isinstance(release, PointRelease | TableRelease):
         what, area = ("polygons", lower) if isinstance(lower, Domain) else ("box", release.box(lower, upper))
         if area.beyond > BEYOND:
             share = f"{float(f'{100 * area.beyond:.2g}'):g} % of the area of the {what}"
             typer.echo(f"{share} lies outside of {release.name}'s bounds: events there are not counted.", err=True)
         if isinstance(lower, Domain):
-            _counted_itself(release, lower)
+            _counted_itself(release, lower, series)
         elif free := [c.name for c in area.columns if c.name not in {*lower, *upper}] if lower or upper else []:
             typer.echo(f"{', '.join(free)}: no --box, so the box goes from end to end of it.", err=True)
 
 
-def _counted_itself(release: Release, polygons: Domain) -> None:
+def _counted_itself(release: Release, polygons: Domain, series: str | None) -> None:
     """Say so where the stream has a count of some polygons, which needs no sum over cells."""
     for column in release.schema.columns:
         if isinstance(column, Districts) and (name := column.called(polygons.shape)) is not None:
             own = column.name if column.name.isidentifier() else quoted(column.name).replace('"', '\\"')
             told = name.replace("'", "''")
-            words = f"The stream counts this district itself: --where \"{own} = '{told}'\" has the smaller error."
-            typer.echo(words, err=True)
+            ask = f"--where \"{own} = '{told}'\""
+            if series is not None:
+                ask = f"synthstream series {shlex.quote(series)} {shlex.quote(column.name)}"
+            typer.echo(f"The stream counts this district itself: {ask} has the smaller error.", err=True)
 
 
 def tell_of_steps(found: Releases, every: str | None) -> None:

@@ -209,7 +209,7 @@ def series_command(
     _refuse_both(polygon, box, column, feature or of_place)
     area = lower if polygon is None else polygons_in(found.last, polygon, feature, of_place)
     if polygon is not None or box:
-        tell_of(found.last, area, upper)
+        tell_of(found.last, area, upper, series=place)
     series = found.series(column, every=every, lower=area, upper=upper)
     tell_of_steps(found, every)
     if column is not None:
