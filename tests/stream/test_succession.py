@@ -29,6 +29,7 @@ from synthstream.errors import (
 from synthstream.forecast.planning import plan
 from synthstream.publish.published import Releases
 from synthstream.release.release import TableRelease
+from synthstream.schema.clock import written as moment
 from synthstream.stream import succession
 from synthstream.stream.recovery import adopt
 from synthstream.stream.succession import planned, succeed
@@ -319,9 +320,12 @@ def test_each_file_is_for_its_own_side_of_the_cut(tmp_path: Path) -> None:
     new = written(tmp_path, NEW, "new.toml")
     with pytest.raises(StateMismatch, match="synthstream succeed"):
         Stream(new, gates=exact)
-    with pytest.raises(ConfigError, match="has not begun"):
+    first = f"no release yet. Its first one is of the tick that ends {moment(old.clock.boundary(CUT + 1))}, once"
+    with pytest.raises(ConfigError, match=first):
         Releases(new).last  # noqa: B018
     succeed(old, new, gates=exact)
+    with pytest.raises(ConfigError, match=first):
+        Releases(new).last  # noqa: B018
     for _ in range(2):  # before its first release, and after it
         with pytest.raises(ConfigError, match="went on with other settings at tick 4"):
             Stream(old, gates=exact)

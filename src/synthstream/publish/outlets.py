@@ -18,12 +18,18 @@ from synthstream.publish.delta import DeltaTable
 from synthstream.publish.folder import Anchor, ParquetSink, Sink
 from synthstream.publish.mirrors import Mirror
 from synthstream.publish.objects import ObjectFolder
+from synthstream.schema.clock import written
 
 
 def refuse_other_releases(config: StreamConfig, sink: ParquetSink) -> None:
     """Raise ``ConfigError`` if the releases in a folder began with other settings: the chain begins with these."""
     if config.after is not None and config.after.tick is None:
-        raise ConfigError(f"{sink.folder}: [after]: this successor has not begun. Say `synthstream succeed` first.")
+        ticks = sink.ticks()
+        until = f" that ends {written(config.clock.boundary(max(ticks) + 2))}" if ticks else ""
+        raise ConfigError(
+            f"{sink.folder}: [after]: this successor has no release yet. Its first one is of the tick{until}, once "
+            "`synthstream succeed` was said. Until then, name the stream.toml that it goes on from."
+        )
     if not sink.place(0).is_dir():  # somebody has a part of them only
         return
     if sink.manifest(0)["chain"].get("previous") != config.genesis:
