@@ -244,6 +244,13 @@ def test_another_separator_is_told_before_any_row_is_read(tmp_path: Path) -> Non
     assert found.lines == ["[source]", 'delimiter = ";"']
 
 
+def test_what_is_said_of_several_files_is_said_once(tmp_path: Path) -> None:
+    found = told(tmp_path, toml(), rows(), rows(), rows(), separator=";")
+    assert [finding.words for finding in found.findings] == [
+        f'The columns of {tmp_path}/rows-0.csv (and 2 more) stand between ";", not commas: say delimiter = ";".'
+    ]
+
+
 def test_a_column_that_is_not_there_and_a_file_that_is_none(tmp_path: Path) -> None:
     (tmp_path / "rows-1.csv").write_bytes(b"")
     found = told(tmp_path, toml(), rows().rename({"ward": "wart"}))

@@ -91,6 +91,19 @@ def test_a_retired_file_that_is_gone_asks_no_question(tmp_path: Path) -> None:
         assert stream.ingest() == 1
 
 
+def test_a_file_that_is_named_without_its_folder_is_proposed(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    visits([1]).write_parquet(tmp_path / "in" / "visits-1.parquet")
+    toml = TOML.replace('path = "visits*.parquet"', 'path = "in/visits*.parquet"')
+    with opened(StreamConfig.from_toml(toml, base=tmp_path)) as stream:
+        stream.ingest()
+        visits([1]).write_parquet(tmp_path / "in" / "visits-2.parquet")
+        with pytest.raises(SourceError, match=r"was counted\. Did you mean 'in/visits-1\.parquet'\?"):
+            stream.corrections.accept("visits-1.parquet")
+        with pytest.raises(SourceError, match=r"was counted\. `synthstream"):
+            stream.corrections.accept("visits-2.parquet")
+
+
 @pytest.mark.parametrize("what", ["accept", "retire"])
 def test_what_was_never_counted_is_refused(config: StreamConfig, what: str) -> None:
     with opened(config) as stream, pytest.raises(SourceError, match="no file of this name was counted"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from datetime import datetime
 from pathlib import Path
@@ -236,6 +237,10 @@ def test_what_everybody_knows_is_said_before_a_stream_begins(folder: Path) -> No
     geojson(folder, feature(rectangle(0, 0, 0.1, 0.1), name="Spot"), name="districts.geojson")
     assert "at_region: 1 region; 100 % of the box lies in none" in words_of(configured(folder).schema)
     assert "reach out" not in words
+    thirds = [0, 8 / 3, 16 / 3, 8]  # a gap of rounding alone is none
+    strips = [feature(rectangle(a, 0, b, 8), name=f"{a}") for a, b in itertools.pairwise(thirds)]
+    geojson(folder, *strips, name="districts.geojson")
+    assert "at_region: 3 regions; they fill the box." in words_of(configured(folder).schema)
     geojson(folder, feature(rectangle(-1, 0, 3, 8), name="Sea"), *FEATURES, name="districts.geojson")
     assert "1 of them reach out of bounds ('Sea' by 25 %)" in words_of(configured(folder).schema)
 
@@ -264,7 +269,7 @@ def test_maps_draw_districts_and_readers_need_no_file(folder: Path) -> None:
         assert stream.last is not None
         assert stream.last.head == head
     geojson(folder, *FEATURES[:3], name="districts.geojson")
-    with pytest.raises(StateMismatch, match=r"with other settings: columns\.at\.regions\. "):
+    with pytest.raises(StateMismatch, match=r"columns\.at\.regions: the polygon file is another one\. "):
         opened(configured(folder))
 
 

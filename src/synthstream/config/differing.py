@@ -31,7 +31,7 @@ def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
     changed = [key for key in sorted(before.keys() | after.keys()) if _unlike(before.get(key), after.get(key))]
     ranks = {key: _rank(key, {*changed}) for key in changed}
     first = min(ranks.values(), default=0)
-    told = [f"{key}{_values(before.get(key), after.get(key))}" for key in changed if ranks[key] == first]
+    told = [f"{key}{_values(key, before.get(key), after.get(key))}" for key in changed if ranks[key] == first]
     return told or [key for key in sorted(old.keys() | new.keys()) if _unlike(old.get(key), new.get(key))]
 
 
@@ -76,11 +76,12 @@ def _flat(public: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def _values(old: Any, new: Any) -> str:
-    """Both values; of long lists what only one of them holds; of what stands there by its hash, nothing."""
+def _values(key: str, old: Any, new: Any) -> str:
+    """Both values; of long lists what only one of them holds; of what stands there by its hash, that it is another."""
     both = [_said(value) for value in (old, new)]
     if any(map(_HASH.search, both)):
-        return ": is not set" if new is None else ": was not set" if old is None else ""
+        other = ": the polygon file is another one" if key.endswith(("region", "regions")) else ""
+        return ": is not set" if new is None else ": was not set" if old is None else other
     if isinstance(old, list) and isinstance(new, list) and max(map(len, both)) > _LONG:
         gone, come = ([x for x in one if x not in other] for one, other in ((old, new), (new, old)))
         if gone or come:

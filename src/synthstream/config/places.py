@@ -263,7 +263,8 @@ def _of_districts(column: Districts) -> str:
     """How many districts there are, where they overlap, and how much they leave out. From the file alone."""
     gap, doubled = column.gaps_and_overlaps()
     number = column.title.rpartition(", ")[2]
-    said = f"{column.name}: {number}; {100 * gap:.3g} % of the box lies in none and counts as other."
+    rest = f"{100 * gap:.3g} % of the box lies in none and counts as other" if gap > 1e-6 else "they fill the box"
+    said = f"{column.name}: {number}; {rest}."
     if doubled:
         shown = ", ".join(f"{a!r} and {b!r}" for a, b in doubled[:3]) + (", ..." if len(doubled) > 3 else "")
         said += f" Some overlap ({shown}): what lies in two counts in the first of the file."

@@ -138,7 +138,7 @@ class Problems:
                 return f'{key}: this key is required for kind = "{tag}"'
             if detail["type"] == "extra_forbidden" and path[-1] in every:
                 knows = ", ".join(name for name in known if name != "kind")
-                where = f"{'.'.join(map(str, path[:-1]))}: {path[-1]}"
+                where = f"{self._key(path[:-1], '')}: {path[-1]}"
                 return f'{where}: has no effect with kind = "{tag}", whose keys are {knows}'
         if detail["type"] == "extra_forbidden":
             return f"{key}: there is no such key here.{self._meant(path, known)} Allowed: {', '.join(known)}"
@@ -162,7 +162,7 @@ class Problems:
             )
             column = f"column {name[1]!r}" if name and (*path[:2], "name") in self._lines else f"columns.{path[1]}"
             return f"{column}: {'.'.join(map(str, rest))}" if rest else column
-        return ".".join(map(str, path))
+        return ".".join(str(part) for part in path if path[0] != "mirror" or not isinstance(part, int))
 
 
 def _split(loc: Path) -> tuple[Path, str | None]:
@@ -243,7 +243,7 @@ def _worded(detail: Any, path: Path, key: str) -> str:
         hint = "; write it without quotes"
     elif last == "every":
         hint += f', as in "{found}d"'
-    said = detail["msg"].replace("valid tuple", "valid list")
+    said = detail["msg"].removeprefix("Value error, ").replace("valid tuple", "valid list")
     return f"{key} = {found!r}: {said[0].lower()}{said[1:]}{hint}"
 
 

@@ -78,7 +78,7 @@ class PostgresMirror(Section):
 def _objects(path: object) -> object:
     place = place_of(path, str) if isinstance(path, str) else path
     if isinstance(place, str):
-        raise ValueError("use an address of an object store, such as s3://open/visits")
+        raise ValueError('use an address of an object store, such as s3://open/visits; a folder takes kind = "delta"')
     return place
 
 

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import IntEnum
+from pathlib import Path
 
 import polars as pl
 
@@ -171,24 +172,28 @@ def _files(config: StreamConfig, looked: Looked) -> Iterator[Finding]:
         counted = f"All files ({looked.known:,}) were counted before; name those that you want to look at again."
         level, words = (Level.FINE, counted) if looked.known else (Level.STOP, "There is no file to look at.")
         yield Finding(level=level, about="[source]", words=words)
-    for path, (why, header) in looked.refused.items():
-        separator = separator_of(header, columns_of(config))
-        if separator is None:
+    same = dict[Finding, list[Path]]()  # what is said of several files is said once
+    for path, (words, header) in looked.refused.items():
+        if separator := separator_of(header, columns_of(config)):
+            line = Line("delimiter", json.dumps(separator))
+            words = f"The columns of {path} stand between {line.value}, not commas: say delimiter = {line.value}."
+            finding = Finding(level=Level.STOP, about="[source]", words=words, lines=(line,))
+        else:
             keys = {config.clock.column: "[clock] column", config.privacy.person: "[privacy] person", config.op: "op"}
-            about = next((key for name, key in keys.items() if f"column {name!r} is missing" in why), "[source]")
-            yield Finding(level=Level.STOP, about=about, words=why)
-            continue
-        words = f"The columns of {path} stand between {json.dumps(separator)}, not commas."
-        lines = (Line("delimiter", json.dumps(separator)),)
-        yield Finding(level=Level.STOP, about="[source]", words=words, lines=lines)
+            about = next((key for name, key in keys.items() if f"column {name!r} is missing" in words), "[source]")
+            finding = Finding(level=Level.STOP, about=about, words=words)
+        same.setdefault(replace(finding, words=finding.words.replace(str(path), "\0")), []).append(path)
     for path, encoding in looked.encodings.items():
-        yield Finding(
-            level=Level.LOOK,
-            about="[source]",
-            words=f"{path} is not UTF-8; it looks like {encoding}. What cannot be read in its texts is replaced, and "
-            "falls into `other`.",
-            lines=(Line("encoding", f'"{encoding}"'),),
+        words = (
+            f'\0 is not UTF-8; it looks like {encoding}: say encoding = "{encoding}". What cannot be read in its texts '
+            "is replaced, and falls into `other`."
         )
+        line = Line("encoding", f'"{encoding}"')
+        finding = Finding(level=Level.LOOK, about="[source]", words=words, lines=(line,))
+        same.setdefault(finding, []).append(path)
+    for finding, (path, *more) in same.items():
+        named = f"{path} (and {len(more):,} more)" if more else str(path)
+        yield replace(finding, words=finding.words.replace("\0", named))
     if looked.files and not looked.rows.count:
         yield Finding(level=Level.STOP, about="[source]", words="There is no row in these files.")
 

@@ -162,9 +162,12 @@ class Corrections:
             if self._store.ingested(item_of(name)) is not None:
                 there = next((path for path in self._source.files() if self._names.of(path) == name), None)
                 return name, there
+        alike = (self._names.of(path) for path in self._source.files() if path.name == Path(file).name)
+        near = next((name for name in alike if self._store.ingested(item_of(name)) is not None), None)
+        meant = "" if near is None else f" Did you mean {near!r}?"
         raise SourceError(
-            f"{file}: no file of this name was counted. `synthstream source list` has those that were. One that was "
-            "not is left out by taking it out of source.path."
+            f"{file}: no file of this name was counted.{meant} `synthstream source list` has those that "
+            "were. One that was not is left out by taking it out of source.path."
         )
 
     def _named(self, file: str) -> Iterator[str]:

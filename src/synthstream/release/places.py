@@ -162,7 +162,8 @@ class Located:
             raise SchemaError(f"box: {', '.join(sorted(set(asked)))}: it lies in one place, not in {len(places)}")
         if not asked and place is None and len(all_places) > 1:
             raise SchemaError(
-                f"place: say which one is meant, as place = {all_places[0]!r}. Places are {', '.join(all_places)}."
+                f"place: say which one is meant, as place = {all_places[0]!r} (--place {all_places[0]}). Places are "
+                f"{', '.join(all_places)}."
             )
         return [view for view in views if view.place in places]
 
