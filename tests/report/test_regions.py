@@ -18,7 +18,7 @@ from synthstream.cli.app import app
 from synthstream.errors import ConfigError
 from synthstream.publish.history import Cells, Tick
 from synthstream.report.places import Grid, _clearest, axes_of_view, map_of, outlines_of
-from synthstream.report.regions import Regions, beyond_noise, map_of_regions, regions_of
+from synthstream.report.regions import Regions, _names, beyond_noise, map_of_regions, regions_of
 from synthstream.schema.coordinates import Coordinate
 from synthstream.schema.districts import Districts
 from tests.browser.streams import districts
@@ -83,6 +83,26 @@ def test_a_map_greys_what_noise_could_fill_and_names_what_is_not_on_it(tmp_path:
     assert beyond_noise(counts).tolist() == [True, True, False, False, False, False]
     assert not beyond_noise(replace(counts, count=np.ones(6))).any()  # the rows that are drawn could be noise
     assert "<b>" not in page
+
+
+def outline(left: int, top: int, right: int, bottom: int) -> list[tuple[int, int]]:
+    return [(left, top), (right, top), (right, bottom), (left, bottom), (left, top)]
+
+
+def test_names_are_written_where_they_fit_and_numbers_elsewhere() -> None:
+    lakeside = [outline(0, 500, 400, 900), outline(10, 550, 390, 850)]
+    shapes = {
+        0: [[outline(0, 0, 600, 400)]],
+        1: [[outline(600, 0, 660, 400)]],
+        2: [lakeside],
+        3: [[outline(700, 0, 705, 9)]],
+    }
+    labels = {0: "Wide", 1: "Narrow", 2: "Lakeside", 3: "Islet"}
+    names, legend = _names(labels, Regions(shapes=shapes, size=(1000, 1000)))
+    assert [(x, name) for x, _, name in names] == [(300, "Wide"), (630, "1"), (200, "Lakeside")]
+    assert names[0][1] == 200  # halfway up
+    assert not 536 < names[2][1] < 864  # on land
+    assert legend == "1 Narrow."
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from itertools import count, product
 
 import numpy as np
 from markupsafe import Markup
@@ -27,6 +28,9 @@ from synthstream.workload import FloatArray
 
 # Width of a drawing in its own units, or height if that is more; points that fall on one place are one.
 _SIZE = 1000
+# Height and width of a letter there.
+_LETTER, _WIDTH = 28, 16
+_NONE = np.empty((0, 2, 2))
 # Rings by polygon: the outline, then holes.
 Shape = list[list[list[tuple[int, int]]]]
 
@@ -110,24 +114,67 @@ def map_of_regions(regions: Regions, column: Column, now: Cells, *, what: str) -
     bounds, drawn = classes(coloured, SHADES) if coloured else [], []
     legend, top = class_labels(bounds, max(coloured)) if coloured else ([], "")
     for code, shape in regions.shapes.items():
-        count = float(now.count[code])
+        rows = float(now.count[code])
         error = f", measured {number(round(now.measured[code]))} ± {number(now.stderr[code])}" if known[code] else ""
-        shade = shade_of(count, bounds) if clear[code] else 0
+        shade = shade_of(rows, bounds) if clear[code] else 0
         path = "".join("M" + "L".join(f"{x} {y}" for x, y in ring) + "z" for part in shape for ring in part)
-        drawn.append((shade, path, f"{labels[code]}: {number(count)} rows{error}"))
-    rows = [[labels[code], number(float(now.count[code]))] for code in regions.shapes]
+        drawn.append((shade, path, f"{labels[code]}: {number(rows)} rows{error}"))
+    numbers = [[labels[code], number(float(now.count[code]))] for code in regions.shapes]
+    names, marks = _names({code: labels[code] for code in regions.shapes}, regions)
     away = [label for code, label in enumerate(labels) if code not in regions.shapes]
     return macro(
         "regions",
         regions=drawn,
+        names=names,
         size=regions.size,
         title=what,
         description=f"{len(drawn)} regions of {column.title}.",
         bounds=legend,
         top=top,
-        note=f"Not on the map: {', '.join(away)}." if away else "",
-        table=Table(headings=[column.title, "Events"], rows=rows),
+        note=" ".join(filter(None, [marks, f"Not on the map: {', '.join(away)}." if away else ""])),
+        table=Table(headings=[column.title, "Events"], rows=numbers),
     )
+
+
+def _names(labels: dict[int, str], regions: Regions) -> tuple[list[tuple[int, int, str]], str]:
+    """Where each name is written, or a number where there is no room for it; and what the numbers mean."""
+    written, meant = list[tuple[int, int, str]](), list[str]()
+    numbers = (str(n) for n in count(1) if str(n) not in labels.values())
+    for code, name in labels.items():
+        mark, (x, y, room) = name, _room(regions.shapes[code], _WIDTH * len(name))
+        if _WIDTH * len(name) > room:
+            x, y, room = _room(regions.shapes[code], 2 * _WIDTH)
+            if room < _WIDTH or len(name) < 3:  # the numbers below the map have it
+                continue
+            mark = next(numbers)
+            meant.append(f"{mark} {name}")
+        written.append((round(x), round(y), mark))
+    return written, f"{', '.join(meant)}." if meant else ""
+
+
+def _room(shape: Shape, wanted: float) -> tuple[float, float, float]:
+    """The middle of a line of letters within a shape, and how wide that can be: near the shape's middle if it is as
+    wide as wanted.
+    """
+    best = (0.0, 0.0, 0.0)
+    for part in shape:
+        edges = np.concatenate([np.stack([ring[:-1], ring[1:]], axis=1) for ring in part if len(ring) > 1] or [_NONE])
+        heights = np.linspace(edges[:, :, 1].min(initial=_SIZE), edges[:, :, 1].max(initial=0), 41)
+        for y in sorted(heights, key=lambda height: abs(height - heights[20])):
+            spans = [_within(edges, y + up) for up in (-_LETTER / 2, 0.0, _LETTER / 2)]
+            for lines in product(*spans):
+                left, right = max(a for a, _ in lines), min(b for _, b in lines)
+                found = ((left + right) / 2, float(y), right - left)
+                best = max(best, found, key=lambda one: min(one[2], wanted))
+    return best
+
+
+def _within(edges: FloatArray, y: float) -> list[tuple[float, float]]:
+    """From where to where a horizontal line lies within a polygon."""
+    (x, top), (end, bottom) = edges[:, 0].T, edges[:, 1].T
+    cut = (top <= y) != (bottom <= y)
+    across = np.sort((x + (end - x) * (y - top) / np.where(cut, bottom - top, 1))[cut]).tolist()
+    return list(zip(across[::2], across[1::2], strict=False))
 
 
 def beyond_noise(now: Cells) -> NDArray[np.bool_]:
