@@ -24,7 +24,7 @@ from synthstream.schema.schema import Schema
 from synthstream.synthesizers import audit_targets, bounds, windowing
 from synthstream.synthesizers.contract import AuditTargets, History, Models, Past, Piece, Windowed
 from synthstream.synthesizers.simulation import simulate, tables
-from synthstream.synthesizers.tables import OfTables
+from synthstream.synthesizers.tables import CLOSER, OfTables
 from synthstream.workload import CodeArray, FloatArray, IntArray
 
 # A fit shrinks tables by the size of their noise; those whose variances are scaled by this are taken as they are.
@@ -70,8 +70,7 @@ class InEpochs(OfTables):
         chosen = " Larger tables are chosen: one that is seldom chosen is far less exact."
         return (
             "Measured counts are forecast as all epochs together tell them, for events that come evenly and whose "
-            f"shares do not change.{chosen if self.mechanism.chooses else ''} The rows are fitted to all of them and "
-            "are usually closer."
+            f"shares do not change.{chosen if self.mechanism.chooses else ''} {CLOSER}"
         )
 
     def expected_variance(self, tick: int) -> FloatArray:

@@ -35,6 +35,8 @@ from synthstream.synthesizers.simulation import simulate, tables
 from synthstream.synthesizers.windowing import PLAIN, Fitting
 from synthstream.workload import CodeArray, FloatArray, IntArray
 
+CLOSER = "The rows are fitted to all measured tables together, so they are usually closer to the truth."
+
 
 @dataclass(frozen=True, kw_only=True)
 class OfTables(Synthesizer[Measured, Population]):
@@ -121,7 +123,7 @@ class Continual(Running):
 
     @property
     def caveat(self) -> str:
-        return "Errors are those of the measured tables; the rows are fitted to all of them and are usually closer."
+        return f"These are errors of measured counts. {CLOSER}"
 
     def describe(self) -> str:
         return f"every table at every tick, by the counter {type(self.mechanism.counter).__name__.lower()}"
@@ -203,10 +205,10 @@ class AtRefreshes(Running):
 
     @property
     def caveat(self) -> str:
-        burst = " They are foreseen for a stream without bursts." if self.mechanism.early else ""
+        burst = " The forecast is for a stream without bursts." if self.mechanism.early else ""
         return (
-            "Errors are those of the measured tables, of larger ones at the last refresh; the rows are fitted to all "
-            f"of them and are usually closer.{burst}"
+            "These are errors of measured counts. Larger tables are measured at refreshes: their errors are those of "
+            f"the last one. {CLOSER}{burst}"
         )
 
     def describe(self) -> str:

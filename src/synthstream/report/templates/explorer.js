@@ -204,7 +204,7 @@ const synthstream = (() => {
     });
     const high = drawn.flat().reduce((most, r) => Math.max(most, r.bar), 1), away = all[0].filter((_, k) => !on(k)).map(r => r.value);
     table(section, differences(windows, drawn, r => ({ value: r.value })));
-    const note = `Colours show ${windows[0].counts ? "the synthetic rows" : "what was measured in these dates"}; grey ${grid ? "cells" : "regions"} are empty, or as noise alone could fill them.${grid?.depth > 3 ? " A coarser grid shows more." : ""}${away.length ? ` Not on the map: ${away.join(", ")}.` : ""}`;
+    const note = `Colours show ${windows[0].counts ? "the synthetic rows" : "what was measured in these dates"}. Grey ${grid ? "cells" : "regions"} are empty, or noise alone could have filled them.${grid?.depth > 3 ? " A coarser grid shows more." : ""}${away.length ? ` Not on the map: ${away.join(", ")}.` : ""}`;
     const tooltip = tips(["value", name, "nominal"], ["rows", "synthetic rows"], ["measured", "measured"], ["stderr", "standard error"]);
     const scale = shades(drawn.flat(), [1, 2, 3, 4, 5, 6].map(k => high ** (k / 7)), "bar", true);
     if (grid) return beside(section, note, windows, (w, room) =>
@@ -241,7 +241,7 @@ const synthstream = (() => {
     table(section, differences(windows, all, r => ({ [key(ups.name)]: r.up, [key(acrosses.name)]: r.across })));
     const color = shades(all.flat(), bounds, "value", clear.length);
     const tooltip = tips(["up", ups.name, "nominal"], ["across", acrosses.name, "nominal"], ["rows", "synthetic rows"], ["measured", "measured"], ["stderr", "standard error"]);
-    const note = (windows[0].counts ? "Colours show the synthetic rows" : "Colours show what was measured in these dates") + "; grey cells are empty, or as noise alone could fill them: of those with a colour 5 % at most are expected to be." + (clear.length ? "" : " Here no cell stands out by itself; the numbers below have them all.")
+    const note = (windows[0].counts ? "Colours show the synthetic rows" : "Colours show what was measured in these dates") + ". A grey cell is empty, or noise alone could have filled it. Of the cells with a colour, at most one in twenty is expected to be empty in truth." + (clear.length ? "" : " Here no cell stands out by itself; the numbers below have them all.")
       + (facts.tables[place][3] ? " Tables of two columns are measured when the stream has grown: what was measured is of the nearest such moments." : "")
       + together(place);
     await beside(section, note, windows, (w, room) => {
