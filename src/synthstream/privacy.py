@@ -119,7 +119,7 @@ class Unit:
             f"{learns} there in any one period of {self.per}, as long as a person has one key. Periods are fixed: they "
             "follow each other from the start of the clock, and a row that comes late belongs to the one in which it "
             "comes. A person who is there in k periods is protected less: epsilon counts k times, and with delta above "
-            f"0 somewhat more. {dropped}"
+            f"0 more. {dropped}"
         )
 
 

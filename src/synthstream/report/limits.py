@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from synthstream.accounting.zcdp import epsilon_for
+import math
+from dataclasses import replace
+
 from synthstream.config.config import StreamConfig
-from synthstream.privacy import Budget, Unit
+from synthstream.privacy import Unit
+from synthstream.synthesizers.succession import promise_of
 from synthstream.workload import Workload
 
 
@@ -27,10 +30,9 @@ def _of_constraints(config: StreamConfig, impossible: int | None) -> dict[str, s
 
 
 def _of_privacy(config: StreamConfig) -> dict[str, str]:
-    budget = config.privacy.budget
-    found = {"One event, not one person": f"Somebody with k rows is protected less: {_of_several(budget, 'rows')}"}
+    found = {"One event, not one person": f"Somebody with k rows is protected less: {_of_several(config, 'rows')}"}
     if config.privacy.unit.of_persons:
-        found = _of_persons(config.privacy.unit, budget)
+        found = _of_persons(config, config.privacy.unit)
     if config.op is not None:
         found["Deleting undoes nothing that was released"] = (
             "Rows may take events away. Counts fall from then on; what was published before stays published."
@@ -46,15 +48,23 @@ def _of_privacy(config: StreamConfig) -> dict[str, str]:
     }
 
 
-def _of_several(budget: Budget, what: str) -> str:
-    """What the promise is for somebody whom it names several times (theorem ``group``)."""
+def _of_several(config: StreamConfig, what: str) -> str:
+    """What the promise is for somebody whom it names several times, rounded up (theorem ``group``)."""
+    promise = promise_of(config)
+    claim, budget = promise.claim, promise.budget
     if budget.pure:
         return f"epsilon counts k times. Ten {what}: {10 * budget.epsilon:g}."
-    ten = epsilon_for(100 * float(budget.rho), delta=budget.delta)
-    return f"rho counts k squared times, so epsilon more than k times. Ten {what}: about {ten:.2g} at the same delta."
+    pure = None if claim.pure is None else 10 * claim.pure
+    ten = math.ceil(10 * replace(claim, rho=100 * claim.rho, pure=pure).epsilon(budget.delta)) / 10
+    more = (
+        "epsilon counts k times at most"
+        if pure is not None
+        else "rho counts k squared times, so epsilon more than k times"
+    )
+    return f"{more}. Ten {what}: {ten:g} at the same delta."
 
 
-def _of_persons(unit: Unit, budget: Budget) -> dict[str, str]:
+def _of_persons(config: StreamConfig, unit: Unit) -> dict[str, str]:
     found = {
         "A person is a key": "Somebody who appears under two keys is protected as two people. Two who share a key are "
         "protected together, and each of them alone is not.",
@@ -64,7 +74,7 @@ def _of_persons(unit: Unit, budget: Budget) -> dict[str, str]:
     if unit.per is not None:
         found["A limit for a period protects a period"] = (
             f"The promise is for what a person does within one fixed period of {unit.per}. A person with events in k "
-            f"periods is protected less: {_of_several(budget, 'periods')}"
+            f"periods is protected less: {_of_several(config, 'periods')}"
         )
     return found
 
