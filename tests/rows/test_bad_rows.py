@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import logging
+import struct
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -17,9 +18,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from synthstream import Stream, StreamConfig
+from synthstream.errors import SchemaError
 from synthstream.ingest.counting import PrivateRows
 from synthstream.ingest.files import FileSource
 from synthstream.ingest.intake import Intake
+from synthstream.schema import coercion
 from synthstream.schema.coercion import polars_frame, signs
 from synthstream.schema.schema import Schema
 from tests.rows.bad_rows import BROKEN, TOML
@@ -322,6 +325,63 @@ def test_broken_lines_look_like_plain_rows(tmp_path: Path, capfd: pytest.Capture
 
 
 # -- rows that are odd together ---------------------------------------------------------------------------------
+
+
+def encodings_of(values: pa.Array) -> list[pa.Array]:
+    """Columns of Arrow that say each of some values once for many rows."""
+    ends = pa.array([2, 5], pa.int16())
+    return [
+        values.dictionary_encode().take(pa.array([0, 0, 1, 1, 1])),
+        pa.RunEndEncodedArray.from_arrays(ends, values),
+        pa.RunEndEncodedArray.from_arrays(ends, values.dictionary_encode()),
+    ]
+
+
+@pytest.mark.parametrize("kind", [pa.string(), pa.binary()], ids=str)
+@pytest.mark.parametrize("way", range(3))
+def test_a_text_that_many_rows_share_has_room_for_all_of_them(kind: pa.DataType, way: int) -> None:
+    """Decoded, all texts of a push may have more than 2^31 bytes: one row must not decide whether it counts."""
+    column = encodings_of(pa.array(["red", "blue"], kind))[way]
+    for part in (column, column.slice(1, 3), pa.chunked_array([column.slice(4), column])):
+        found = coercion._laid_out(part)
+        assert found.type in (pa.large_string(), pa.large_binary())
+        assert [str(cell) for cell in found.to_pylist()] == [str(cell) for cell in part.to_pylist()]
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("way", range(3))
+def test_more_text_than_32_bits_count_is_read(way: int) -> None:
+    ends, rows = pa.array([1, 2200], pa.int32()), pa.array([0] + [1] * 2199, pa.int32())
+    values = pa.array(["red", "x" * 2**20])
+    column = [
+        lambda: pa.DictionaryArray.from_arrays(rows, values),
+        lambda: pa.RunEndEncodedArray.from_arrays(ends, values),
+        lambda: pa.RunEndEncodedArray.from_arrays(ends, values.dictionary_encode()),
+    ][way]()
+    found = polars_frame(pa.table({"c": column}), ["c"])["c"]
+    assert (found == "red").sum() == 1
+    assert len(found) == 2200
+
+
+def falling() -> pa.Array:
+    """Text whose offsets fall."""
+    offsets = pa.py_buffer(struct.pack("<3i", 0, 5, 2))
+    return pa.Array.from_buffers(pa.string(), 2, [None, offsets, pa.py_buffer(b"7319secret")])
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        falling,
+        lambda: pa.chunked_array([falling()]),
+        lambda: pa.DictionaryArray.from_arrays(pa.array([0, 1]), falling()),
+        lambda: pa.DictionaryArray.from_arrays(pa.array([0, 9]), pa.array(["red"]), safe=False),
+    ],
+)
+def test_arrow_data_whose_places_lie_outside_are_refused_by_name(make: Callable[[], Any]) -> None:
+    with pytest.raises(SchemaError, match="column 'c' of the frame is no valid Arrow data") as found:
+        polars_frame(pa.table({"c": make()}), ["c"])
+    assert "7319" not in str(found.value)
 
 
 def test_a_huge_batch_counts_row_by_row(

@@ -212,6 +212,7 @@ ARROW = [
     Typed(
         "run_end_encoded dictionary",
         lambda n: pa.RunEndEncodedArray.from_arrays(pa.array([1], pa.int32()), pa.array([str(n)]).dictionary_encode()),
+        HIGH,
     ),
     Typed(
         "union of nothing",

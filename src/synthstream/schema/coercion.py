@@ -28,6 +28,14 @@ _LAST_SECOND = (2**63 - 1) // 1000
 
 _NESTED = pl.List(pl.Null)
 
+# Types whose cells lie at places that the data themselves name, and how the same bytes are looked at as no text.
+_BYTES = {
+    **{kind: kind for kind in (pa.binary(), pa.large_binary(), pa.binary_view())},
+    pa.string(): pa.binary(),
+    pa.large_string(): pa.large_binary(),
+    pa.string_view(): pa.binary_view(),
+}
+
 # Explicit formats: polars' own guess raises where no cell can be read.
 _TIME_FORMATS = ("%Y-%m-%dT%H:%M:%S%.f", "%Y-%m-%d %H:%M:%S%.f", "%Y-%m-%dT%H:%M", "%Y-%m-%d %H:%M")
 
@@ -107,6 +115,10 @@ def _pandas_column(name: str, column: Any) -> pl.Series:
 
 def _arrow_column(name: str, column: Any) -> pl.Series:
     """A column of Arrow data, which nobody has validated: polars trusts it, and a bad cell would end the process."""
+    try:
+        _check(column)
+    except (pa.ArrowInvalid, IndexError):  # its text may quote a cell
+        raise SchemaError(f"column {name!r} of the frame is no valid Arrow data. Nothing was counted.") from None
     column = _laid_out(column)
     kind = column.type
     if pa.types.is_nested(kind) or pa.types.is_dictionary(kind):  # only whether it is null is ever looked at
@@ -139,13 +151,51 @@ def _laid_out(column: Any) -> Any:
                 chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
                 column = pa.chunked_array([chunk.storage for chunk in chunks], kind.storage_type)
             elif pa.types.is_dictionary(kind):
-                column = column.cast(kind.value_type)
+                wide = _wide(kind.value_type)  # before rows are made of it: a cast of the whole makes them first
+                chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
+                column = pa.chunked_array([chunk.dictionary.cast(wide).take(chunk.indices) for chunk in chunks], wide)
             elif pa.types.is_run_end_encoded(kind):
-                column = pc.run_end_decode(column)
+                chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
+                column = pa.chunked_array([_run_by_run(chunk) for chunk in chunks], _wide(kind.value_type))
             else:
                 return column
         except pa.ArrowNotImplementedError:  # for lists, and for dictionaries inside
             return column
+
+
+def _wide(kind: Any) -> Any:
+    """A type that holds the same texts however long all of them are together: a column of rows repeats its texts."""
+    if kind in (pa.string(), pa.string_view()):
+        return pa.large_string()
+    return pa.large_binary() if kind in (pa.binary(), pa.binary_view()) else kind
+
+
+def _run_by_run(array: Any) -> Any:
+    """What each row has, by the number of its run: Arrow decodes few types, and counts bytes of text in 32 bits."""
+    values = array.values.cast(_wide(array.type.value_type))
+    return values.take(pc.run_end_decode(_runs(array)))
+
+
+def _runs(array: Any) -> Any:
+    """The same runs, of their own numbers."""
+    numbered = pa.RunEndEncodedArray.from_arrays(array.run_ends, pa.array(np.arange(len(array.values))))
+    return numbered.slice(array.offset, len(array))
+
+
+def _check(column: Any) -> None:
+    """Raise ``ArrowInvalid`` or ``IndexError`` unless the places that a column names lie within it."""
+    for chunk in column.chunks if isinstance(column, pa.ChunkedArray) else [column]:
+        kind = chunk.type
+        if isinstance(kind, pa.BaseExtensionType):
+            _check(chunk.storage)
+        elif pa.types.is_dictionary(kind):
+            _check(chunk.dictionary)
+            pa.DictionaryArray.from_arrays(chunk.indices, pa.nulls(len(chunk.dictionary)))
+        elif pa.types.is_run_end_encoded(kind):
+            _check(chunk.values)
+            _runs(chunk).validate(full=True)
+        elif kind in _BYTES:
+            chunk.cast(_BYTES[kind]).validate(full=True)
 
 
 def _thousandfold(column: Any) -> Any:
