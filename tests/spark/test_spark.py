@@ -10,11 +10,11 @@ import traceback
 from collections.abc import Iterator
 from concurrent.futures import Future
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import reduce
 from pathlib import Path
 from threading import Thread
-from time import sleep
+from time import monotonic, sleep
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -32,6 +32,7 @@ from synthstream.ingest.files import FileSource
 from synthstream.spark import attach, attaching, count, ingest, session
 from synthstream.spark import rows as spark_rows
 from synthstream.spark.counting import total_of
+from synthstream.spark.sessions import INTERVAL
 from synthstream.spark.tasks import RESULT, Job, count_files, count_rows, encode_rows, merge, rows_of, table_of
 from synthstream.synthesizers.simulation.seeded import SeededGate
 from tests.support.gates import ExactGate
@@ -341,6 +342,32 @@ def test_a_query_that_goes_on_closes_empty_ticks_too(spark: SparkSession, tmp_pa
                 attached.query.stop()
         assert stream.closed == 3
         assert stream.batches() == [f"spark/{attached.query.id}/0"]
+
+
+@pytest.mark.slow
+def test_spark_tells_at_once_of_a_look_that_finds_nothing(spark: SparkSession, tmp_path: Path) -> None:
+    """Or the moment of a release would tell whether rows came."""
+    config = configured(tmp_path, "always")
+    files(tmp_path, count=1)
+    assert spark.conf.get(INTERVAL) == "0"
+    with opened(config) as stream:
+        attached = attach(streaming(spark, tmp_path), stream, every="1 second")
+        told = set[str]()
+        deadline = monotonic() + 60
+        while len(told) < 5 and monotonic() < deadline:
+            progress = attached.query.lastProgress
+            if progress is not None and progress["numInputRows"] == 0:
+                told.add(progress["timestamp"])
+            sleep(0.1)
+        attached.query.stop()
+        moments = sorted(map(datetime.fromisoformat, told))
+        assert moments[-1] - moments[0] < timedelta(seconds=9)  # five looks, where Spark's own is one in ten seconds
+        spark.conf.set(INTERVAL, "10000")
+        try:
+            with pytest.raises(EngineError, match="told whether rows came"):
+                attach(streaming(spark, tmp_path), stream, every="1 second")
+        finally:
+            spark.conf.set(INTERVAL, "0")
 
 
 @pytest.mark.slow

@@ -13,7 +13,7 @@ from synthstream.errors import BatchConflict, EngineError, SynthstreamError
 from synthstream.ingest.counting import CountsByTick, PrivateRows
 from synthstream.release.release import Release
 from synthstream.spark.counting import count, of_persons, selected
-from synthstream.spark.sessions import refuse
+from synthstream.spark.sessions import INTERVAL, refuse
 from synthstream.state.turns import turn
 from synthstream.stream.following import released
 from synthstream.stream.stream import Stream
@@ -123,7 +123,8 @@ def attach(
     Raises:
         ConfigError: it matters in this stream when a row arrives.
         SchemaError: a column is missing.
-        EngineError: the frame is not a streaming one; or the checkpoint is another stream's, or newer than the state.
+        EngineError: the frame is not a streaming one; Spark would tell late of looks that find nothing; or the
+            checkpoint is another stream's, or newer than the state.
 
     Example:
         A folder of files, as they come (not run here: it needs Java)::
@@ -138,6 +139,11 @@ def attach(
     refuse(config)
     if not frame.isStreaming:
         raise EngineError("this frame is no stream: read it with spark.readStream, or add count(frame, config) once")
+    if every is not None and frame.sparkSession.conf.get(INTERVAL, None) != "0":
+        raise EngineError(
+            "Spark would tell late of looks that find nothing, so that the moment of a release told whether rows came: "
+            f'say spark.conf.set("{INTERVAL}", "0") before the query is attached'
+        )
     place = str(checkpoint) if checkpoint is not None else (config.state.absolute() / "spark").as_uri()
     query: Future[str] = Future()
     failures: list[SynthstreamError] = []

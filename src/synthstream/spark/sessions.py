@@ -13,6 +13,11 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+# How often Spark tells of a look that found nothing, in milliseconds. Of one that found rows it tells at once, and what
+# it tells closes ticks: otherwise the moment of a release would tell whether rows came.
+INTERVAL = "spark.sql.streaming.noDataProgressEventInterval"
+
+
 def session(name: str = "synthstream") -> SparkSession:
     """The active Spark session, or a new one.
 
@@ -35,6 +40,7 @@ def session(name: str = "synthstream") -> SparkSession:
     builder = SparkSession.builder.appName(name)
     for shown in ("spark.ui.enabled", "spark.ui.showConsoleProgress"):
         builder = builder.config(shown, "false")
+    builder = builder.config(INTERVAL, "0")
     try:
         made = builder.getOrCreate()
     except (PySparkException, OSError, RuntimeError) as error:
