@@ -116,3 +116,20 @@ def test_a_comparison_of_windows_knows_the_noise_they_share(tmp_path: Path) -> N
     # Tick 0 as it is, and tick 4 widened to 4..5: no change can be read off these.
     assert late.compare(releases.between(day(0), day(1)), ["ward", "x"])["z"].null_count() == 25
     assert late.compare(early, ["ward"])["z"].null_count() == 0
+
+
+def test_a_comparison_says_which_ticks_are_measured_and_nothing_where_none_is(tmp_path: Path) -> None:
+    releases = Releases(run(tmp_path, range(12)))
+    new = releases.at(6).compare(releases.at(4), ["ward", "x"])
+    # Rows came in ticks 5 and 6; what is measured is of ticks 4 and 5.
+    assert new.select("measured_at_then", "measured_at").unique().rows() == [(3, 5)]
+    assert round(new["measured"].sum()) == true(4, 5)
+    both = releases.at(7).compare(releases.at(6))
+    pairs, others = (both.filter(pl.col("column_2").is_null() == one) for one in (False, True))
+    assert pairs.select("measured_at_then", "measured_at").unique().rows() == [(5, 5)]
+    assert pairs.select("measured", "stderr", "z", "beyond_noise").null_count().row(0) == (pairs.height,) * 4
+    assert others.select("measured_at_then", "measured_at").unique().rows() == [(6, 7)]
+    assert others["z"].null_count() == 0
+    early, late = (releases.between(day(first), day(last + 1)) for first, last in ((2, 2), (4, 4)))
+    spans = late.compare(early, ["ward", "x"]).select("since_then", "measured_at_then", "since", "measured_at")
+    assert spans.unique().rows() == [(2, 3, 4, 5)]

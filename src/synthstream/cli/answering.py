@@ -171,14 +171,15 @@ def give(
     dates = [name for name, kind in found.schema.items() if kind == pl.Datetime]
     if all((found[name].dt.time() == time()).all() for name in dates):
         found = found.with_columns(pl.col(dates).dt.date())
-    for name, word, more in (("since", "from", 0), ("measured_at", "before", 1)):
+    told = (("since", "from", 0), ("measured_at", "before", 1))
+    for name, word, more in (*told, *((f"{name}_then", word, more) for name, word, more in told)):
         if clock is not None and name in found.columns:
             ticks = {tick: clock.boundary(tick + more) for tick in found[name].drop_nulls().unique()}
             shown = {tick: f"{tick} ({word} {written(end)})" for tick, end in ticks.items()}
             found = found.with_columns(pl.col(name).replace_strict(shown, return_dtype=pl.String))
     digits = {"share": 3, "measured": 1, "stderr": 1, "model_error": 1, "z": 1}
     found = found.with_columns(pl.col(name).round(n) for name, n in digits.items() if name in found.columns)
-    found = _with_open_ends(found, columns).rename(called or {})
+    found = _with_open_ends(found, columns).rename(called or {}, strict=False)
     # As wide as it is: a number that goes on in the next line would be another number.
     look = {"tbl_rows": -1, "tbl_cols": -1, "tbl_width_chars": -1}
     look |= {"tbl_hide_dataframe_shape": True, "tbl_hide_column_data_types": True}

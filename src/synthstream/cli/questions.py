@@ -34,10 +34,12 @@ _UNKNOWN = "measured: nothing that passed the gate at this tick tells this."
 # Columns of a comparison, in a terminal.
 _CALLED = {"then": "rows_then", "now": "rows_now", "difference": "rows_difference"}
 _CALLED |= {"measured": "measured_difference", "stderr": "measured_stderr"}
+_CALLED |= {"since": "measured_since", "since_then": "measured_since_then"}
 _TOLD = (
     "rows_...: counts of the synthetic rows, without a known error. measured_...: what passed the gate, and its "
     "standard error; z and beyond_noise are of that."
 )
+_WIDENED = "measured_since..., measured_at...: the ticks that are measured; refreshes may widen the dates asked for."
 _LINES = 30  # of a comparison, in a terminal
 _Csv = Annotated[bool, typer.Option("--csv", help="CSV to standard output, for machines.")]
 
@@ -236,7 +238,8 @@ def compare_command(
     """What changed from some dates to later ones, cell by cell, beyond the noise or not. Free: any number of times.
 
     `then` and `now` count the synthetic rows. `measured` is the difference of what passed the gate, `z` is how many of
-    its standard errors that is, and `beyond_noise` says whether z is beyond 3. What stands out most comes first.
+    its standard errors that is, and `beyond_noise` says whether z is beyond 3. What stands out most comes first. Tables
+    of two columns are measured at refreshes: `since` and `measured_at` say which ticks are compared.
 
     Example: synthstream compare stream.toml zone --then 2026-01-01 2026-02-01 --now 2026-02-01 2026-03-01
     """
@@ -270,5 +273,6 @@ def compare_command(
         typer.echo(f"The first {_LINES} of {len(cells):,} cells; all of them: --csv, or -o changes.csv.", err=True)
         cells = cells.head(_LINES)
     if not csv and output is None:
-        typer.echo(_TOLD, err=True)
-    give(cells, output, form, csv=csv, stamped=not later.secure, columns=later.schema.columns, called=_CALLED)
+        typer.echo(_TOLD if "measured_at" not in cells.columns else f"{_TOLD}\n{_WIDENED}", err=True)
+    kinds, clock = later.schema.columns, found.config.clock
+    give(cells, output, form, csv=csv, stamped=not later.secure, columns=kinds, clock=clock, called=_CALLED)

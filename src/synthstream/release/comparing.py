@@ -10,6 +10,7 @@ import polars as pl
 
 from synthstream.errors import SchemaError
 from synthstream.measured import Measured
+from synthstream.release.answers import direct
 from synthstream.workload import FloatArray, IntArray, Workload
 
 # A difference of more standard errors than this is called more than noise. By chance alone that happens in about 3
@@ -57,23 +58,37 @@ def began_as(now: Mapping[str, Any], then: Mapping[str, Any], *, schema: str) ->
 
 
 def compared(now: Tables, earlier: Tables, columns: Sequence[str] | str | None) -> pl.DataFrame:
-    """Counts now and earlier, cell by cell, with the errors of their differences."""
+    """Counts now and earlier, cell by cell, with the errors of their differences, and which ticks these are of."""
     if columns is None:
         workload, new, old = now.workload, now.tables, earlier.tables
     else:
         new, old = now.table(columns), earlier.table(columns)
         workload = now.marginal_of(columns)
     names = new.columns[: new.columns.index("count")]
-    stderr = np.sqrt(_variances(now, earlier, workload))
+    own, past = (direct(release.measured, workload)["measured"] for release in (now, earlier))
     frame = new.select(
         *names,
         then=old["count"],
         now=new["count"],
         difference=new["count"] - old["count"],
-        measured=new["measured"] - old["measured"],
-        stderr=pl.Series(np.repeat(stderr, workload.lengths)),
+        measured=own - past,
+        stderr=pl.Series(np.repeat(np.sqrt(_variances(now, earlier, workload)), workload.lengths)),
     )
-    return ordered(frame)
+    return ordered(frame.with_columns(**_told(now, earlier, workload)))
+
+
+def _told(now: Tables, earlier: Tables, workload: Workload) -> dict[str, pl.Series]:
+    """First and last tick that each side of ``measured`` counts, where not all is measured at one tick."""
+    if now.measured.measured_at is None and earlier.measured.measured_at is None:
+        return {}
+    found = dict[str, pl.Series]()
+    for release, suffix in ((earlier, "_then"), (now, "")):
+        spans = _extent(release, workload)[0]
+        ends = {"measured_at": spans[:, 1]} if release.running else {"since": spans[:, 0], "measured_at": spans[:, 1]}
+        for name, ticks in ends.items():
+            each = pl.Series(np.repeat(ticks, workload.lengths), dtype=pl.Int64)
+            found[name + suffix] = each.set(each < 0, None)
+    return found
 
 
 def ordered(frame: pl.DataFrame) -> pl.DataFrame:
@@ -97,7 +112,7 @@ def _variances(now: Tables, then: Tables, workload: Workload) -> FloatArray:
     # Of releases, running counts alone have a difference that counts something. A table that is measured at refreshes
     # counts more ticks than its window has; two windows tell a change where both are widened alike.
     if now.running:
-        alike = (new[:, 0] == 0) & (old[:, 0] == 0)
+        alike = (new[:, 0] == 0) & (old[:, 0] == 0) & (new[:, 1] > old[:, 1])  # else both are one measurement
     else:
         begins = [int(getattr(release, "first", 0)) for release in (now, then)]
         alike = (new - old == (begins[0] - begins[1], now.tick - then.tick)).all(axis=1)

@@ -348,14 +348,16 @@ class TableRelease(Located, Release):
         Returns:
             One row per cell: its columns (of all tables: as in :attr:`tables`); ``then`` and ``now``, counts in the
             published rows, and their ``difference``; ``measured``, the difference of what passed the gate, its
-            ``stderr`` and ``z``, one divided by the other; ``beyond_noise``, whether z is beyond 3 either way. The last
-            four are null where it was not measured both times as a running count; of windows, where a table that
-            is measured at refreshes was widened to other ticks in one than in the other. Largest z first.
+            ``stderr`` and ``z``, one divided by the other; ``beyond_noise``, whether z is beyond 3 either way. Largest
+            z first. These four are null where the table was not measured both times as a running count, or not again
+            in between; of windows, where refreshes widen one by more ticks than the other.
+
+            Where refreshes measure tables, ``measured`` is of the ticks after ``measured_at_then`` up to
+            ``measured_at``, maybe not those asked for. Windows begin with ``since_then`` and ``since``.
 
             Noise that both releases share is in neither's way: ``stderr`` comes from the covariance of the counters.
 
-        Raises:
-            SchemaError: they are not of one stream, or not in this order, or a column does not exist.
+        Raises ``SchemaError``: they are not of one stream, or not in this order, or a column does not exist.
 
         Example: ``release.compare(releases.at("2015-01-01"), ["zone"])``
         """
