@@ -12,6 +12,7 @@ import polars as pl
 import pytest
 
 from synthstream import Releases, Stream, StreamConfig
+from synthstream.schema.naming import ANSWERS
 from synthstream.stream.recovery import adopt
 from synthstream.stream.verification import verify
 from tests.support.environments import At
@@ -133,3 +134,11 @@ def test_a_comparison_says_which_ticks_are_measured_and_nothing_where_none_is(tm
     early, late = (releases.between(day(first), day(last + 1)) for first, last in ((2, 2), (4, 4)))
     spans = late.compare(early, ["ward", "x"]).select("since_then", "measured_at_then", "since", "measured_at")
     assert spans.unique().rows() == [(2, 3, 4, 5)]
+
+
+def test_no_new_column_is_called_as_a_column_of_answers(tmp_path: Path) -> None:
+    releases = Releases(run(tmp_path, range(8)))
+    early, late = (releases.between(day(first), day(last + 1)) for first, last in ((2, 2), (4, 4)))
+    table = releases.last.table(["ward"], model_error=True)
+    frames = [table, releases.last.compare(releases.at(4), ["ward"]), late.compare(early, ["ward"])]
+    assert {name for frame in frames for name in frame.columns} == {"ward", *ANSWERS}

@@ -530,6 +530,19 @@ def test_a_budget_too_small_for_the_noise_to_be_drawn_is_refused_before_anything
     assert not (folder / "state").exists()
 
 
+def test_a_name_that_tables_of_counts_need_is_refused_where_a_stream_begins(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = StreamConfig.from_toml(TOML.replace('name = "ward"', 'name = "count"\nfrom = "ward"'), base=folder)
+    with pytest.raises(ConfigError, match=r"name = 'count' .* name = \"my_count\", from = \"count\""):
+        Stream(config)
+    assert not (folder / "state").exists()
+    monkeypatch.setattr("synthstream.stream.opening.clash", lambda _: "")
+    Stream(config, gates=exact).close()
+    monkeypatch.undo()
+    Stream(config, gates=exact).close()  # one that began before goes on
+
+
 @pytest.mark.sparing(6)
 @pytest.mark.parametrize("rows", [0, 1, 9, 10, 11, 20])
 @pytest.mark.parametrize("kind", ["csv", "parquet"])

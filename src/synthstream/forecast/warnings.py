@@ -18,7 +18,7 @@ from synthstream.forecast.rates import Rate
 from synthstream.kinds import NEWEST
 from synthstream.privacy import Claim, Unit
 from synthstream.schema.columns import Boolean, Category
-from synthstream.schema.naming import names_a_person
+from synthstream.schema.naming import clash, names_a_person
 from synthstream.schema.polygons import BEYOND
 from synthstream.synthesizers.assembly import group_factor, synthesizer_of
 from synthstream.workload import Workload
@@ -65,6 +65,7 @@ def cautions_of(
     return (
         *weak_budget(config),
         *_of_edition(config),
+        *_clash(config),
         *_person_columns(config),
         *_dear_persons(config),
         *_unused_delta(config, claim),
@@ -90,6 +91,11 @@ def weak_budget(config: StreamConfig) -> Iterator[Caution]:
             f"delta = {budget.delta:g} allows the promise to fail altogether with a chance of one in "
             f"{1 / budget.delta:,.0f}. It should be far below one in the number of people; 1e-9 is common.",
         )
+
+
+def _clash(config: StreamConfig) -> Iterator[Caution]:
+    if config.workload is not None and (why := clash(config.schema.names)):
+        yield Caution("columns", f"{why}. A new stream does not begin so.")
 
 
 def _of_edition(config: StreamConfig) -> Iterator[Caution]:

@@ -31,6 +31,27 @@ _MOMENT = frozenset({"time", "date", "datetime", "timestamp", "day", "when"})
 LATITUDE = frozenset({"lat", "latitude"})
 LONGITUDE = frozenset({"lon", "lng", "long", "longitude"})
 
+# Columns that tables of counts and comparisons have beside those of the schema.
+_ANSWERS = """
+count share measured stderr since measured_at model_error then now difference since_then measured_at_then z beyond_noise
+"""
+ANSWERS = frozenset(_ANSWERS.split())
+
+
+def clash(names: Iterable[str]) -> str:
+    """What to do about names that tables of counts have for columns of their own, in a sentence; empty if none has.
+
+    Example:
+        >>> clash(["ward", "Count"]), clash(["z"])[:42]
+        ('', "columns: name = 'z' is what tables of coun")
+    """
+    found = [name for name in names if name in ANSWERS]
+    return "".join(
+        f"columns: name = {name!r} is what tables of counts call a column of their own. Say another name, and which "
+        f'column of the rows it is: name = "my_{name}", from = "{name}"'
+        for name in found[:1]
+    )
+
 
 def _words(column: str) -> list[str]:
     return [word.lower() for word in re.findall(r"[^\W\d_a-z]+(?![^\W\d_A-Z])|[A-Z]?[^\W\d_A-Z]+", column)]

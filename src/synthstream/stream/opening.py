@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import closing, suppress
 from typing import Any
 
 from synthstream.config.config import StreamConfig
 from synthstream.config.settings import NO_STATE
-from synthstream.errors import StateCorrupt, StateError, StateMismatch, StateRolledBack
+from synthstream.errors import ConfigError, StateCorrupt, StateError, StateMismatch, StateRolledBack
 from synthstream.kernel.gate import Gate, SystemGate
 from synthstream.privacy import Ledger
 from synthstream.publish.building import Builder
 from synthstream.publish.copies import Copies, Marks
 from synthstream.publish.folder import Newest, Sink
 from synthstream.publish.outlets import as_begun
+from synthstream.schema.naming import clash
 from synthstream.state.folder import is_state
 from synthstream.state.store import Store
 from synthstream.synthesizers.assembly import claim_of, synthesizer_of
@@ -138,13 +139,17 @@ def begin(
 
 
 def refuse_lost_state(config: StreamConfig, sink: Sink, copies: Copies) -> None:
-    """Raise ``StateRolledBack`` if there are releases, here or in a mirror, but no state; creates nothing."""
+    """Raise ``StateRolledBack`` if there are releases, here or in a mirror, but no state; creates nothing.
+
+    A stream that begins now is refused if its columns have names that tables of counts need (``ConfigError``).
+    """
     refuse_uncut(config)
     if is_state(config.state):
         return
     refuse_releases_alone(config)
     last = sink.last()
     if last is None:
+        refuse_clash(config)
         copies.open(lambda _: None)
     else:
         _refuse_another(config, last)
@@ -153,6 +158,16 @@ def refuse_lost_state(config: StreamConfig, sink: Sink, copies: Copies) -> None:
             "Starting again would draw noise twice for the same events. Put the state back, or check 'state' and "
             f"[sink] path. {if_lost(config)} No noise was drawn."
         )
+
+
+def refuse_clash(config: StreamConfig, *, but: Collection[str] = ()) -> None:
+    """Raise ``ConfigError`` if new columns have names that tables of counts need; streams that run keep theirs.
+
+    Args:
+        but: names that the stream has had before.
+    """
+    if config.workload is not None and (why := clash(name for name in config.schema.names if name not in but)):
+        raise ConfigError(why)
 
 
 def refuse_releases_alone(config: StreamConfig) -> None:

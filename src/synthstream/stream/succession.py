@@ -22,7 +22,7 @@ from synthstream.state.folder import is_state
 from synthstream.state.looking import began
 from synthstream.state.migration import BEGAN
 from synthstream.state.store import Store
-from synthstream.stream.opening import CUTS, begun, builder_from, identity_of, key_of, system_gate
+from synthstream.stream.opening import CUTS, begun, builder_from, identity_of, key_of, refuse_clash, system_gate
 from synthstream.stream.stream import Stream
 from synthstream.synthesizers.assembly import claim_of, synthesizer_of
 from synthstream.synthesizers.contract import Models
@@ -62,6 +62,7 @@ def successor_of(old: StreamConfig, new: StreamConfig, *, tick: int | None = Non
             f"clock.horizon = {new.clock.horizon}: {tick} ticks have been released, and the horizon counts all ticks "
             "since clock.start. Say a larger one"
         )
+    refuse_clash(new, but=old.schema.names)
     after = replace(new.after, config=old, tick=tick)
     after.mapping  # noqa: B018 - raises if an old value has no place
     return replace(new, after=after)
