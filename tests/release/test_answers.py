@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from synthstream import Releases, Stream, StreamConfig
 from synthstream.errors import SchemaError
 from synthstream.kernel.gate import Gate
 from synthstream.measured import Measured
-from synthstream.release.answers import satisfied, sums, why_unmeasured
+from synthstream.release.answers import answers, satisfied, sums, why_unmeasured
 from synthstream.release.release import TableRelease
 from synthstream.schema.binned import Datetime, Integer, Number
 from synthstream.schema.columns import Boolean, Category, Column
@@ -51,6 +52,18 @@ def codes(number: int) -> CodeArray:
 
 def frame(number: int = 4000) -> pl.DataFrame:
     return SCHEMA.decode(codes(number), np.random.default_rng(6))
+
+
+def test_the_number_of_all_events_is_that_of_the_best_table() -> None:
+    workload = Workload(sizes=SCHEMA.sizes, marginals=((), (0,), (3,)))
+    values = np.concatenate([[90.0], np.full(SCHEMA.sizes[0], 20.0), np.full(SCHEMA.sizes[3], 30.0)])
+    known = Measured(tick=4, workload=workload, values=values, variance=np.array([400.0, 9.0, 100.0]))
+    total = Workload(sizes=SCHEMA.sizes, marginals=((),))
+    cells = SCHEMA.sizes[0]
+    found = answers(SCHEMA, known, total, None)
+    assert (found["measured"].item(), found["stderr"].item()) == (20.0 * cells, np.sqrt(9.0 * cells))
+    late = replace(known, since=np.array([0, 3, 3]))  # the total alone counts all ticks
+    assert answers(SCHEMA, late, total, None)["measured"].item() == 90.0
 
 
 def test_a_boolean_is_true_or_false_alone() -> None:

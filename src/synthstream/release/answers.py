@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise, product
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import numpy as np
 import polars as pl
@@ -29,10 +29,11 @@ _MOST_TRIED = 2**20
 def answers(schema: Schema, measured: Measured, workload: Workload, where: str | None) -> dict[str, pl.Series]:
     """``measured``, ``stderr``, ``since`` over the cells of one table; null where nothing is known.
 
-    ``measured_at`` too, where not all is measured at one tick. See :func:`sums`.
+    ``measured_at`` too, where not all is measured at one tick. A table that was measured is as it was; the number of
+    all events, as that under a condition, is of the best one: see :func:`sums`.
     """
     marginal, late = workload.marginals[0], measured.measured_at is not None
-    if where is None and marginal in measured.workload.marginals:
+    if where is None and marginal and marginal in measured.workload.marginals:
         return direct(measured, workload)
     found, cells = sums(schema, measured, marginal, where), workload.cells
     if found is None:
@@ -125,7 +126,8 @@ def sums(schema: Schema, measured: Measured, columns: Sequence[int], where: str 
     """What the best measured table says of some columns under a condition; ``None`` if none can tell.
 
     A table can tell if it holds all columns, also those of the condition, and no cell of it lies in the condition in
-    part. Of several the one that counts most ticks is taken, and of these the one with the least error.
+    part. Of several the one whose ticks are nearest to those of the release, or window, is taken, the last tick first;
+    and of these the one with the least error.
 
     Args:
         columns: positions, in the order of the answer's cells.
@@ -141,8 +143,11 @@ def sums(schema: Schema, measured: Measured, columns: Sequence[int], where: str 
         and np.isfinite(measured.marginal(marginal)[0].sum() + measured.variance[q])
     ]
     at = np.full(measured.since.shape, measured.tick) if measured.measured_at is None else measured.measured_at
-    best: Sums | None = None
-    for q, marginal in sorted(holding, key=lambda found: (-int(at[found[0]]), int(measured.since[found[0]]))):
+    tables, best = measured.workload.marginals, cast(Sums | None, None)
+    first = int(measured.since[tables.index(())]) if () in tables else 0
+    for q, marginal in sorted(
+        holding, key=lambda found: (abs(int(at[found[0]]) - measured.tick), abs(int(measured.since[found[0]]) - first))
+    ):
         if best is not None and (int(at[q]), int(measured.since[q])) != (best.measured_at, best.since):
             break
         inside = np.ones(measured.workload.shapes[q], dtype=np.bool_)
