@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import polars as pl
 import pytest
 from typer.testing import CliRunner, Result
 
 from synthstream import Stream
+from synthstream.cli.answering import tell_of_steps
 from synthstream.cli.app import app
 from synthstream.errors import SynthstreamError
+from synthstream.schema.clock import Clock
 from tests.support.gates import ExactGate
 from tests.support.streams import configured, rows
 
@@ -102,7 +107,7 @@ def test_what_changed(folder: Path) -> None:
 
 def test_a_series_to_read_and_to_keep(folder: Path, tmp_path: Path) -> None:
     assert "Steps" not in say("series", folder, "--every", "2d").stderr
-    assert "Steps have 1 to 2 ticks: a tick belongs to" in say("series", folder, "--every", "36h").stderr
+    assert "not a whole number of ticks of '1d'" in say("series", folder, "--every", "36h").stderr
     lines = say("series", folder, "--every", "4d").stdout.splitlines()
     assert lines[1].split() == ["|", "start", "end", "measured", "stderr", "whole", "|"]
     assert lines[3].split()[1:3] == ["2026-01-01", "2026-01-05"]
@@ -114,6 +119,12 @@ def test_a_series_to_read_and_to_keep(folder: Path, tmp_path: Path) -> None:
     assert kept.filter(pl.col("value") == "A")["measured"].sum() == pytest.approx(
         rows(400, 1).filter(pl.col("ward") == "A").height, abs=1
     )
+
+
+def test_steps_of_several_lengths_are_told(capsys: pytest.CaptureFixture[str]) -> None:
+    weeks = Clock(start=datetime(2026, 1, 1), every="1w", horizon=None)
+    tell_of_steps(cast(Any, SimpleNamespace(config=SimpleNamespace(clock=weeks), last=SimpleNamespace(tick=20))), "1mo")
+    assert "Steps have 4 to 5 ticks: a tick belongs to" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

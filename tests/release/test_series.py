@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 
 from synthstream import Budget, Clock, Releases, Stream, StreamConfig
-from synthstream.errors import NotReleased, SchemaError
+from synthstream.errors import ConfigError, NotReleased, SchemaError
 from synthstream.kernel.gate import Gate
 from synthstream.kernel.tables import Refreshed
 from synthstream.measured import Measured
@@ -162,9 +162,14 @@ def test_steps_are_whole_ticks() -> None:
     assert steps(weeks, "1mo", newest=4) == [Step(0, 4)]  # no tick could have begun in November before the first
     assert steps(weeks, "4w", newest=8) == [Step(0, 3), Step(4, 7), Step(8, 8, whole=False)]
     assert steps(weeks, None, newest=1) == [Step(0, 0), Step(1, 1)]
-    for every, says in (("3d", "shorter than a tick"), ("month", "use a number")):
-        with pytest.raises(NotReleased, match=says):
-            steps(weeks, every, newest=1)
+    for every, says in (
+        ("3d", "shorter than a tick"),
+        ("month", "use a number"),
+        ("10d", "series: every = '10d': is not a whole number of ticks of '1w'; the nearest is \"7d\""),
+        (timedelta(7), 'as in "4w"'),
+    ):
+        with pytest.raises(ConfigError, match=says):
+            steps(weeks, every, newest=1)  # type: ignore[arg-type]
 
 
 def test_what_is_no_column_is_refused(tmp_path: Path) -> None:

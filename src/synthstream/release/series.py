@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 import polars as pl
 
-from synthstream.errors import NotReleased
+from synthstream.errors import ConfigError
 from synthstream.measured import Measured
 from synthstream.schema.clock import EVERY, Clock
 from synthstream.schema.schema import Schema
@@ -148,7 +148,7 @@ def steps(clock: Clock, every: str | None, *, newest: int) -> list[Step]:
         every: length of a step, as in ``[clock]``; left out: each tick is one.
 
     Raises:
-        NotReleased: ``every`` is none, or is shorter than a tick.
+        ConfigError: ``every`` is none, or is shorter than a tick, or, but of the calendar, no whole number of ticks.
 
     Example:
         >>> weeks = Clock(start=datetime(2026, 1, 1), every="1w", horizon=None)
@@ -157,14 +157,16 @@ def steps(clock: Clock, every: str | None, *, newest: int) -> list[Step]:
     """
     if every is None:
         return [Step(tick, tick) for tick in range(newest + 1)]
-    if not (found := EVERY.fullmatch(every)):
-        raise NotReleased(f'series: every = {every!r}: use a number and m, h, d, w, mo, q or y, as in "4w"')
+    if not isinstance(every, str) or not (found := EVERY.fullmatch(every)):
+        raise ConfigError(f'series: every = {every!r}: use a number and m, h, d, w, mo, q or y, as in "4w"')
     start = clock.boundary(0).replace(tzinfo=None)
     if found[2] in _CALENDAR:
         start = datetime(start.year, 1, 1)
     coarse = Clock(start=start, every=every, horizon=None, timezone=clock.timezone)
     if coarse.boundary(1) - coarse.boundary(0) < clock.boundary(1) - clock.boundary(0):
-        raise NotReleased(f"series: every = {every!r} is shorter than a tick, which is {clock.every}")
+        raise ConfigError(f"series: every = {every!r} is shorter than a tick, which is {clock.every}")
+    if found[2] not in _CALENDAR:
+        clock.ticks_in(every, what="series: every")  # else some steps would have more ticks than others
     groups, at = dict[int, list[int]](), 0
     for tick in range(newest + 1):
         while coarse.boundary(at + 1) <= clock.boundary(tick):

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import polars as pl
 
-from synthstream.errors import NotReleased, SinkError
+from synthstream.errors import ConfigError, SinkError
 from synthstream.publish.folder import SERIES
 from synthstream.publish.history import History, Tick
 from synthstream.publish.published import Releases
@@ -305,7 +305,7 @@ class Explorer:
             "tick": [(tick, tick) for tick in range(last + 1)],
         }
         for name, every in _STEPS.items():
-            with suppress(NotReleased):  # a tick is longer
+            with suppress(ConfigError):  # a tick is longer
                 spans[name] = steps(clock, every, newest=last)
         if self._epochs:
             spans["epoch"] = [(first + 1, end) for first, end in pairwise(self._sums)]

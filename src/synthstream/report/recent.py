@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 from markupsafe import Markup
 
-from synthstream.errors import NotReleased
+from synthstream.errors import ConfigError
 from synthstream.publish.history import History
 from synthstream.publish.published import Releases
 from synthstream.release.comparing import BEYOND
@@ -65,7 +65,7 @@ def _steps(found: History) -> list[str | None]:
     """Lengths of steps that may be drawn, the shortest first: neither too many nor too few."""
     newest, lengths = found.newest.tick, list[str | None]([None] if found.newest.tick < _MOST else [])
     for every in _EVERY:
-        with suppress(NotReleased):  # shorter than a tick
+        with suppress(ConfigError):  # no whole number of ticks
             if _FEWEST <= len(steps(found.config.clock, every, newest=newest)) <= min(_MOST, newest):
                 lengths.append(every)
     return lengths or [None]

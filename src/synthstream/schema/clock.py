@@ -167,8 +167,11 @@ class Clock:
         zone = ZoneInfo(self.timezone)
         return moment.astimezone(zone).replace(tzinfo=None) if moment.tzinfo else moment
 
-    def ticks_in(self, per: str) -> int:
+    def ticks_in(self, per: str, *, what: str = "per") -> int:
         """Number of ticks in a length of time that is written like ``every``.
+
+        Args:
+            what: the key that says so, for messages.
 
         Raises:
             ConfigError: it is written otherwise, or is not a whole number of ticks.
@@ -179,17 +182,17 @@ class Clock:
         """
         found = EVERY.fullmatch(per)
         if not found:
-            raise ConfigError(f'per = {per!r}: use a number and m, h, d, w, mo, q or y, as in "30d"')
+            raise ConfigError(f'{what} = {per!r}: use a number and m, h, d, w, mo, q or y, as in "30d"')
         number, unit = int(found[1]), found[2]
         months, seconds = number * _MONTHS.get(unit, 0), number * _SECONDS.get(unit, 0)
         ticks, rest = divmod(months, self._months) if self._months else divmod(seconds, self._seconds)
         if (rest or ticks < 1) and seconds and not self._months:
             near = max(round(seconds / self._seconds), 1) * self._seconds
             fits = f'; the nearest is "{near // _SECONDS[unit]}{unit}"' if near % _SECONDS[unit] == 0 else ""
-            raise ConfigError(f"per = {per!r}: is not a whole number of ticks of {self.every!r}{fits}")
+            raise ConfigError(f"{what} = {per!r}: is not a whole number of ticks of {self.every!r}{fits}")
         if rest or ticks < 1:
             raise ConfigError(
-                f"per = {per!r}: is not a whole number of ticks of {self.every!r}. Days have no fixed number in a "
+                f"{what} = {per!r}: is not a whole number of ticks of {self.every!r}. Days have no fixed number in a "
                 "month: with ticks of days or weeks say days or weeks, with ticks of months say months"
             )
         return ticks
