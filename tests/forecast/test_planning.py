@@ -8,7 +8,7 @@ import re
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -84,6 +84,19 @@ def test_what_lies_beyond_the_horizon_stands_there_and_is_said() -> None:
 def test_ticks_begin_at_one(ticks: list[int]) -> None:
     with pytest.raises(ConfigError, match="at_ticks"):
         of(GOOD, at_ticks=ticks)
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ({"expect": 500}, '"500/day", not 500'),
+        ({"at_ticks": 3}, r"as in \[10, 100\], not 3"),
+        ({"at_ticks": [2.5]}, r"whole numbers, .* not \[2.5\]"),
+    ],
+)
+def test_what_is_of_another_type_is_refused_by_name(words: dict[str, Any], says: str) -> None:
+    with pytest.raises(TypeError, match=says):
+        of(GOOD, **words)
 
 
 def test_the_end_of_the_calendar_stops_nobody() -> None:

@@ -14,7 +14,7 @@ import pytest
 
 import synthstream
 from synthstream import Releases, Stream, StreamConfig
-from synthstream.errors import NotReleased, RowsRepeat, SchemaError, SinkError
+from synthstream.errors import ConfigError, NotReleased, RowsRepeat, SchemaError, SinkError
 from synthstream.kernel.gate import Gate
 from synthstream.publish.published import codes_of
 from synthstream.release.points import PointRelease
@@ -89,14 +89,34 @@ def test_by_tick_and_by_date(tmp_path: Path) -> None:
     assert found.at("2026-01-05T23:00:00").tick == 3
     assert found.at(datetime(2026, 1, 6)).tick == 4
     assert found.at("2030-01-01").tick == found.at(np.int64(7)).tick == 7
-    with pytest.raises(TypeError, match="a date, not NoneType"):
+    with pytest.raises(TypeError, match=r"a date, .* not NoneType"):
         found.at(None)  # type: ignore[arg-type]
     with pytest.raises(NotReleased, match="the first one holds events before 2026-01-02"):
         found.at("2026-01-01T12:00:00")
     with pytest.raises(NotReleased, match="up to tick 7, none of tick 8"):
         found.at(8)
-    with pytest.raises(NotReleased, match="is no date"):
+    with pytest.raises(ConfigError, match="is no date"):
         found.at("soon")
+
+
+def test_what_is_of_another_type_is_refused_by_name(tmp_path: Path) -> None:
+    found: Any = released(tmp_path, "always")
+    asked: dict[str, Callable[[], object]] = {
+        'where: a condition is a text, as in "age >= 60", not int': lambda: found.last.count(3),
+        "where: a condition is a text, .* not Expr": lambda: found.last.rows(where=pl.col("x") > 6),
+        "where: a condition is a text, .* not list": lambda: found.last.table("ward", where=["x > 6"]),
+        r"table: columns are named by texts, .* not \[1\]": lambda: found.last.table([1]),
+        "table: columns are named by texts, .* not None": lambda: found.last.table(None),
+        "series: columns are named by texts, .*ward": lambda: found.series(["ward"]),
+        "rows: n must be a whole number of rows, not True": lambda: found.last.rows(True),
+        "takes a StreamConfig, not str; use synthstream.releases": lambda: Releases("releases"),  # type: ignore[arg-type]
+        r"takes a number or a range, not 'a'; of a date: releases.at": lambda: found["a"],
+        'a date, as in "2026-01-31", not bool': lambda: found.at(True),
+        'a date, as in "2026-01-31", not int': lambda: found.between(1, 3),
+    }
+    for says, ask in asked.items():
+        with pytest.raises(TypeError, match=says):
+            ask()
 
 
 def test_nothing_to_read(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ import typer
 
 from synthstream.cli.common import check_output
 from synthstream.cli.runtime import fail
-from synthstream.errors import NotReleased
+from synthstream.errors import ConfigError, NotReleased
 
 if TYPE_CHECKING:
     import polars as pl
@@ -79,8 +79,8 @@ def _by(option: str) -> Iterator[None]:
     """Say of which option it is that a moment is none, or was not released."""
     try:
         yield
-    except NotReleased as error:
-        raise NotReleased(f"{option}: {str(error).removeprefix('between: ')}") from None
+    except (ConfigError, NotReleased) as error:
+        raise type(error)(f"{option}: {str(error).removeprefix('between: ')}") from None
 
 
 def format_of(named: str | None, output: Path | None, *, place: str) -> str:

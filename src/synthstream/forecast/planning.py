@@ -218,7 +218,8 @@ def plan(
 
     Args:
         expect: a public guess of the rate of events, such as ``"500/day"``; left out: 100 a tick are assumed.
-        at_ticks: after how many ticks, at most the horizon; left out: days 1, 30, 365 and 3650, up to the horizon.
+        at_ticks: after how many ticks, as in ``[10, 100]``; one beyond the horizon is answered for the horizon, with a
+            note; left out: days 1, 30, 365 and 3650, up to the horizon.
         rows: whether to simulate the published rows too, which takes some seconds.
         track: hands out the pieces of that work, so that a progress bar can follow.
 
@@ -239,6 +240,8 @@ def plan(
     """
     if not isinstance(config, StreamConfig):
         raise TypeError(f"plan takes a StreamConfig, not {type(config).__name__}; use StreamConfig.from_toml(text)")
+    if expect is not None and not isinstance(expect, str | Rate):
+        raise TypeError(f'expect: must be a text such as "500/day", not {expect!r}')
     rate = Rate.parse(expect) if isinstance(expect, str) else expect or _rate_of(config)
     made, clock = synthesizer_of(config), config.own_clock
     moments, per_tick = moments_of(clock, at_ticks), rate.per_tick(clock)

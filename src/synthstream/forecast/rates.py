@@ -89,6 +89,8 @@ def moments_of(clock: Clock, at_ticks: Sequence[int] | None) -> dict[int, str]:
     """Numbers of ticks, in order, and what each was asked as. Of days after the horizon it has the horizon alone."""
     asked: dict[int, list[str]] = {}
     if at_ticks is not None:
+        if not isinstance(at_ticks, Sequence) or not all(isinstance(one, int) for one in at_ticks):
+            raise TypeError(f"at_ticks: must be a list of whole numbers, as in [10, 100], not {at_ticks!r}")
         if not at_ticks or min(at_ticks) < 1:
             raise ConfigError("at_ticks: say after how many ticks, each 1 or more, as in 10,100")
         wanted = [(ticks, f"tick {ticks:,}") for ticks in sorted(set(at_ticks))]

@@ -33,6 +33,7 @@ from synthstream.release.window import Moment, PointWindow, Window, moment_of
 from synthstream.schema.binned import Datetime
 from synthstream.schema.clock import written
 from synthstream.schema.columns import Column
+from synthstream.schema.conditions import names_of
 from synthstream.schema.schema import Schema
 from synthstream.synthesizers.succession import known_since
 from synthstream.workload import CodeArray, FloatArray, IntArray, Workload
@@ -71,8 +72,7 @@ class Releases:
         config: with a ``[sink]``.
         sink: what reads the releases; left out: the folder of ``[sink]``.
 
-    Raises:
-        NotReleased: the stream has no ``[sink]``.
+    Raises ``NotReleased`` if the stream has no ``[sink]``.
 
     Example::
 
@@ -83,6 +83,8 @@ class Releases:
     """
 
     def __init__(self, config: StreamConfig, *, sink: ParquetSink | None = None) -> None:
+        if not isinstance(config, StreamConfig):
+            raise TypeError(f"Releases takes a StreamConfig, not {type(config).__name__}; use synthstream.releases()")
         if config.sink is None:
             raise NotReleased("This configuration has no [sink]: its releases are in no folder. Ask the Stream itself.")
         self.config = as_begun(config)
@@ -108,6 +110,8 @@ class Releases:
         number = len(self)
         if isinstance(place, slice):
             return [self.at(tick) for tick in range(number)[place]]
+        if isinstance(place, bool) or not isinstance(place, int | np.integer):
+            raise TypeError(f"releases[...] takes a number or a range, not {place!r}; of a date: releases.at(...)")
         if not -number <= place < number:
             raise IndexError(f"{self._sink.where()} holds {number} releases, none at {place}")
         return self.at(range(number)[place])
@@ -125,15 +129,15 @@ class Releases:
                 at or before it.
 
         Raises:
-            NotReleased: there is no such release.
+            NotReleased: there is no such release. ``ConfigError``: the text is no date.
             SinkError: it is not what this stream published.
         """
         newest = self._newest()
-        if isinstance(when, int | np.integer):
+        if isinstance(when, int | np.integer) and not isinstance(when, bool):
             if not 0 <= when <= newest:
                 raise NotReleased(f"{self._sink.where()} holds releases up to tick {newest}, none of tick {when}.")
             return self._read(int(when))
-        ended = self.config.clock.ended_before(moment_of(when, self.config.clock))
+        ended = self.config.clock.ended_before(moment_of(cast(Moment, when), self.config.clock))
         if ended == 0:
             raise NotReleased(
                 f"No release had ended by {when}: the first one holds events before "
@@ -149,14 +153,13 @@ class Releases:
         same window always gives the same rows. Of a stream of points there are points, ``mass`` and ``mean``.
 
         Args:
-            start, end: as in :meth:`at`.
+            start, end: dates or times, also as text in ISO 8601; no numbers of ticks.
 
         Raises:
             NotReleased: not all of it has been released, or streams of this kind have no windows.
             SinkError: a release is not what this stream published.
         """
-        newest = self._newest()
-        builder = self._builder(newest)
+        builder = self._builder(newest := self._newest())
         found = window(self.config, builder, start, end, newest=newest)
         for tick in {found.first - 1, found.tick} - {-1}:
             self._check(builder, tick)
@@ -288,7 +291,7 @@ class Releases:
     def _small(self, column: str | None) -> tuple[int, ...]:
         """The table of a column, or the total, if the stream counts it."""
         names = self.config.schema.names
-        if column is not None and column not in names:
+        if column is not None and names_of([column], "series")[0] not in names:
             raise SchemaError(f"series: {self.config.schema.unknown(column)}")
         marginal = () if column is None else (names.index(column),)
         if self.config.workload is not None and marginal not in self.config.workload.marginals:

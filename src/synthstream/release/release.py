@@ -23,6 +23,7 @@ from synthstream.release.models import RowModel
 from synthstream.release.places import Located
 from synthstream.release.rows import drawn, weight_name
 from synthstream.schema.clock import written
+from synthstream.schema.conditions import names_of
 from synthstream.schema.schema import Schema, cells, grid
 from synthstream.workload import FloatArray, IntArray, Workload
 
@@ -115,7 +116,7 @@ class Release(ABC):
 
         Example: ``release.rows(1000, where="age >= 60 AND zone = 'A'")``
         """
-        if n is not None and not isinstance(n, int | np.integer):
+        if n is not None and (isinstance(n, bool) or not isinstance(n, int | np.integer)):
             raise TypeError(f"rows: n must be a whole number of rows, not {n!r}; a condition goes to where=...")
         if n is not None and n < 0:
             raise ValueError(f"n must be at least 0, not {n}")
@@ -292,7 +293,7 @@ class TableRelease(Located, Release):
 
         Example: ``release.table(["zone", "hour"], where="age >= 60").sort("count", descending=True)``
         """
-        names = [columns] if isinstance(columns, str) else list(columns)
+        names = names_of(columns, "table")
         workload = self.marginal_of(names)
         count = self._count(workload, where)
         whole = int(count.sum()) if where is None else int(self._count(self.marginal_of([]), None)[0])

@@ -7,7 +7,7 @@ from datetime import date, datetime
 from typing import Any, ClassVar
 from zoneinfo import ZoneInfo
 
-from synthstream.errors import NotReleased
+from synthstream.errors import ConfigError, NotReleased
 from synthstream.release.points import PointRelease
 from synthstream.release.release import Release, TableRelease
 from synthstream.schema.clock import Clock, written
@@ -58,14 +58,15 @@ def moment_of(moment: Moment, clock: Clock) -> datetime:
     """A moment with its zone: a date or time, or one in ISO 8601, by default on the clock's own wall.
 
     Raises:
-        NotReleased: it is none.
+        ConfigError: the text is no date.
+        TypeError: it is something else.
     """
     try:
         found = datetime.fromisoformat(moment) if isinstance(moment, str) else moment
     except ValueError:
-        raise NotReleased(f"{moment!r} is no date; write it like 2026-01-31, or 2026-01-31T12:00:00.") from None
+        raise ConfigError(f"{moment!r} is no date; write it like 2026-01-31, or 2026-01-31T12:00:00.") from None
     if not isinstance(found, date):
-        raise TypeError(f"a moment must be a date, not {type(found).__name__}")
+        raise TypeError(f'a moment must be a date, as in "2026-01-31", not {type(found).__name__}')
     if not isinstance(found, datetime):
         found = datetime(found.year, found.month, found.day)
     return found if found.tzinfo else found.replace(tzinfo=ZoneInfo(clock.timezone))

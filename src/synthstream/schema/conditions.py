@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import polars as pl
@@ -65,7 +65,10 @@ def tokenised(text: str) -> list[Token]:
 
     Raises:
         SchemaError: it is empty or too long, or holds what is none of these.
+        TypeError: it is no text.
     """
+    if not isinstance(text, str):
+        raise TypeError(f'where: a condition is a text, as in "age >= 60", not {type(text).__name__}')
     found, place = [], 0
     text = text.rstrip()
     if len(text) > _LONGEST:
@@ -262,6 +265,19 @@ def _near(name: str, columns: Sequence[str]) -> str | None:
     folded = {column.casefold(): column for column in columns}
     near = difflib.get_close_matches(name.casefold(), folded, n=1, cutoff=0.5)
     return folded[near[0]] if near else None
+
+
+def names_of(columns: Iterable[str] | str, what: str) -> list[str]:
+    """Names of columns, of which one alone may stand without a list. Raises ``TypeError`` if they are no texts.
+
+    Example:
+        >>> names_of("zone", "table"), names_of(("zone", "hour"), "table")
+        (['zone'], ['zone', 'hour'])
+    """
+    names = [columns] if isinstance(columns, str) else list(columns) if isinstance(columns, Iterable) else None
+    if names is None or not all(isinstance(name, str) for name in names):
+        raise TypeError(f'{what}: columns are named by texts, as in "zone" or ["zone", "hour"], not {columns!r}')
+    return names
 
 
 def unknown(name: str, columns: Sequence[str], *, quote: bool = False) -> str:
