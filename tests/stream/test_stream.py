@@ -543,6 +543,16 @@ def test_a_name_that_tables_of_counts_need_is_refused_where_a_stream_begins(
     Stream(config, gates=exact).close()  # one that began before goes on
 
 
+def test_what_a_release_cannot_tell_of_a_closed_stream_is_told_by_those_that_were_published(folder: Path) -> None:
+    config = StreamConfig.from_toml(TOML, base=folder)
+    visits([1, 2]).write_parquet(folder / "visits-1.parquet")
+    with Stream(config, gates=exact) as stream:
+        first, *_, last = stream.run()
+    with pytest.raises(StateError, match=r"synthstream.releases\("):
+        last.compare(first, "ward")
+    assert Releases(config).last.compare(Releases(config).at(0), "ward")["z"].null_count() == 0
+
+
 @pytest.mark.sparing(6)
 @pytest.mark.parametrize("rows", [0, 1, 9, 10, 11, 20])
 @pytest.mark.parametrize("kind", ["csv", "parquet"])

@@ -242,4 +242,7 @@ class Closed:
     def __getattr__(self, name: str) -> Any:
         if name == "close":
             return lambda: None
-        raise StateError("This stream was closed. Open it again; what was committed is there.")
+        raise StateError(
+            "This stream was closed. Open it again; what was committed is there. Its releases can be asked for "
+            'everything without it: synthstream.releases("stream.toml").last'
+        )

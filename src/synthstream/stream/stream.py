@@ -123,7 +123,7 @@ class Stream:
 
     @alone
     def close(self) -> None:
-        """Let go of the state folder, and of the source."""
+        """Let go of the state folder, and of the source. Then :func:`synthstream.releases` has releases to compare."""
         try:
             self._intake.close()
         finally:
