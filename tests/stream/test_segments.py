@@ -72,7 +72,8 @@ def test_every_row_counts_once_through_two_losses(tmp_path: Path, kind: str) -> 
     if isinstance(release, TableRelease):
         assert round(total(release)) == len(frame)
     there = int(frame["op"].sum()) if kind == "points-signed" else len(frame)
-    assert release.model.number == pytest.approx(there, abs=2)
+    # Of epochs the rows that came since the last one are drawn to the rate of before, as the gate's law has noise.
+    assert release.model.number == pytest.approx(there, abs=10 if kind == "epochs" else 2)
     assert verify(config, rebuild=True).findings == []
 
 
