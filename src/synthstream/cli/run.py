@@ -244,10 +244,12 @@ def _ended(stream: Stream, failed: MirrorError | None, command: Then) -> None:
 
 def _stopped(stream: Stream | None, before: int) -> str:
     """How many releases came to those before, by what is published: Ctrl-C may come before the stream counts one."""
-    from synthstream.publish.outlets import sink_of
+    new = 0
+    if stream is not None:  # otherwise Ctrl-C may have come while modules were loaded, and no import works any more
+        from synthstream.publish.outlets import sink_of
 
-    last = None if stream is None else sink_of(stream.config).last()
-    new = (0 if last is None else last.tick + 1) - before
+        last = sink_of(stream.config).last()
+        new = (0 if last is None else last.tick + 1) - before
     releases = "1 new release is" if new == 1 else f"{new or 'No'} new releases are"
     return f"{releases} published. Run the same command again to go on; nothing counts twice."
 

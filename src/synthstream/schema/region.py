@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
-from scipy.ndimage import binary_erosion
 from scipy.spatial import KDTree
 
 from synthstream.errors import ConfigError
@@ -222,6 +221,8 @@ class Domain:
     @cached_property
     def _shore(self) -> tuple[IntArray, KDTree]:
         """Cells that have a neighbour without any part of the polygons, and their centres."""
+        from scipy.ndimage import binary_erosion  # here: every command loads this file, and only regions need it
+
         sides = [2**column.bits for column in self.columns]
         grid = np.empty(sides, dtype=np.bool_)
         for begin in range(0, sides[0], _BLOCK):
