@@ -14,7 +14,7 @@ import sys
 import traceback
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import wraps
 from pathlib import Path
 from types import FrameType
@@ -162,7 +162,10 @@ def _told(error: BaseException) -> int:
     if isinstance(error, SynthstreamError):
         return fail(str(error))
     if _interrupted(error):
-        return stopped(Now.words())
+        words = "Run the same command again to go on."
+        with suppress(Exception):  # what it needs may be a module that Ctrl-C left half loaded
+            words = Now.words()
+        return stopped(words)
     if isinstance(error, BrokenPipeError):
         # Whoever read has read enough. What is still in the buffer must not fail again when the process ends.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
