@@ -12,6 +12,7 @@ from typing import Any, Literal
 import numpy as np
 import pytest
 
+from synthstream.config.config import StreamConfig
 from synthstream.counts import Counts
 from synthstream.errors import HorizonExhausted, StateCorrupt
 from synthstream.fit.cloud import Cloud
@@ -34,6 +35,7 @@ from synthstream.strategies.levels import (
     standing_out,
 )
 from synthstream.synthesizers import clouds
+from synthstream.synthesizers.assembly import synthesizer_of
 from synthstream.synthesizers.clouds import cloud
 from synthstream.synthesizers.points import FromBothSides, FromNodes
 from synthstream.synthesizers.simulation.seeded import SeededGate
@@ -408,6 +410,30 @@ def test_an_epochs_number_is_weighed_against_the_counter() -> None:
     first, second = 900.0 + 0.25 * 100.0, 2000.0  # 100 against 300; nothing but the counter
     third = second + 1040.0 - 40.0 * 400.0 / 700.0
     assert clouds._begun(history) == {0.0: 0.0, 1000.0: first, 2000.0: second, 3000.0: pytest.approx(third)}
+
+
+POINTS = """
+name = "dots"
+state = "dots-state"
+op = {op}
+privacy = {{ epsilon = 1.0, delta = {delta}, unit = "event", neighbours = "{neighbours}" }}
+clock = {{ start = 2026-01-01, every = "1d", horizon = 9 }}
+synthesizer = {{ kind = "points" }}
+columns = [{{ name = "x", type = "number", min = 0, max = 1, missing = 0 }}]
+"""
+
+
+@pytest.mark.parametrize(
+    ("neighbours", "op", "first"), [("add-remove", "", 2), ("replace-one", "", 1), ("replace-one", "sign", 2)]
+)
+@pytest.mark.parametrize(("delta", "joint"), [(0.0, 2), (1e-9, 1)])
+def test_a_new_stream_reads_two_levels_at_the_root_where_the_number_is_private(
+    neighbours: str, op: str, first: int, delta: float, joint: int
+) -> None:
+    text = POINTS.format(neighbours=neighbours, op=repr(op), delta=delta)
+    made: Any = synthesizer_of(StreamConfig.from_toml(text if op else text.replace("op = ''\n", "")))
+    schedule = (made.mechanism.side if op else made.mechanism).schedule
+    assert (schedule.first, schedule.joint) == (first, joint)
 
 
 @pytest.mark.parametrize(("delta", "above"), [(0.0, 1.0), (1e-9, 2.0)])
