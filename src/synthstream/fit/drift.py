@@ -72,7 +72,8 @@ class Parts:
 
     @cached_property
     def events(self) -> FloatArray:
-        """Net number of events of each part and since the last one, shape ``(times,)``: generalised least squares.
+        """Net number of events of each part and since the last one, shape ``(times,)``: generalised least squares, and
+        with ``newest`` the last number drawn to the rate of before.
 
         Known of it are the running totals, whose noise goes together, and the sum of each measured column.
         """

@@ -240,9 +240,7 @@ def plan(
     """
     if not isinstance(config, StreamConfig):
         raise TypeError(f"plan takes a StreamConfig, not {type(config).__name__}; use StreamConfig.from_toml(text)")
-    if expect is not None and not isinstance(expect, str | Rate):
-        raise TypeError(f'expect: must be a text such as "500/day", not {expect!r}')
-    rate = Rate.parse(expect) if isinstance(expect, str) else expect or _rate_of(config)
+    rate = _rate_of(config, expect)
     made, clock = synthesizer_of(config), config.own_clock
     moments, per_tick = moments_of(clock, at_ticks), rate.per_tick(clock)
     mine, *neighbours = _of_budgets(config, moments, per_tick, track if rows else None)
@@ -304,8 +302,12 @@ def _of_the_cut(config: StreamConfig) -> tuple[str, ...]:
     )
 
 
-def _rate_of(config: StreamConfig) -> Rate:
-    """What to assume where nothing is said."""
+def _rate_of(config: StreamConfig, expect: str | Rate | None) -> Rate:
+    """The rate that is expected, and what to assume where nothing is said."""
+    if expect is not None:
+        if not isinstance(expect, str | Rate):
+            raise TypeError(f'expect: must be a text such as "500/day", not {expect!r}')
+        return Rate.parse(expect) if isinstance(expect, str) else expect
     guess = config.synthesizer.events_per_tick
     return _ASSUMED if guess is None else Rate(number=guess, per="tick")
 

@@ -30,9 +30,10 @@ def _of_constraints(config: StreamConfig, impossible: int | None) -> dict[str, s
 
 
 def _of_privacy(config: StreamConfig) -> dict[str, str]:
-    found = {"One event, not one person": f"Somebody with k rows is protected less: {_of_several(config, 'rows')}"}
     if config.privacy.unit.of_persons:
         found = _of_persons(config, config.privacy.unit)
+    else:
+        found = {"One event, not one person": f"Somebody with k rows is protected less: {_of_several(config, 'rows')}"}
     if config.op is not None:
         found["Deleting undoes nothing that was released"] = (
             "Rows may take events away. Counts fall from then on; what was published before stays published."

@@ -148,19 +148,23 @@ def _laid_out(column: Any) -> Any:
         kind = column.type
         try:
             if isinstance(kind, pa.BaseExtensionType):
-                chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
-                column = pa.chunked_array([chunk.storage for chunk in chunks], kind.storage_type)
+                column = pa.chunked_array([chunk.storage for chunk in _chunks(column)], kind.storage_type)
             elif pa.types.is_dictionary(kind):
                 wide = _wide(kind.value_type)  # before rows are made of it: a cast of the whole makes them first
-                chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
-                column = pa.chunked_array([chunk.dictionary.cast(wide).take(chunk.indices) for chunk in chunks], wide)
+                each = [chunk.dictionary.cast(wide).take(chunk.indices) for chunk in _chunks(column)]
+                column = pa.chunked_array(each, wide)
             elif pa.types.is_run_end_encoded(kind):
-                chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
-                column = pa.chunked_array([_run_by_run(chunk) for chunk in chunks], _wide(kind.value_type))
+                each = [_run_by_run(chunk) for chunk in _chunks(column)]
+                column = pa.chunked_array(each, _wide(kind.value_type))
             else:
                 return column
         except pa.ArrowNotImplementedError:  # for lists, and for dictionaries inside
             return column
+
+
+def _chunks(column: Any) -> Sequence[Any]:
+    """The arrays that a column is made of."""
+    return column.chunks if isinstance(column, pa.ChunkedArray) else [column]
 
 
 def _wide(kind: Any) -> Any:
@@ -184,7 +188,7 @@ def _runs(array: Any) -> Any:
 
 def _check(column: Any) -> None:
     """Raise ``ArrowInvalid`` or ``IndexError`` unless the places that a column names lie within it."""
-    for chunk in column.chunks if isinstance(column, pa.ChunkedArray) else [column]:
+    for chunk in _chunks(column):
         kind = chunk.type
         if isinstance(kind, pa.BaseExtensionType):
             _check(chunk.storage)

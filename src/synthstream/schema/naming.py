@@ -45,11 +45,12 @@ def clash(names: Iterable[str]) -> str:
         >>> clash(["ward", "Count"]), clash(["z"])[:42]
         ('', "columns: name = 'z' is what tables of coun")
     """
-    found = [name for name in names if name in ANSWERS]
-    return "".join(
-        f"columns: name = {name!r} is what tables of counts call a column of their own. Say another name, and which "
-        f'column of the rows it is: name = "my_{name}", from = "{name}"'
-        for name in found[:1]
+    found = next((name for name in names if name in ANSWERS), None)
+    if found is None:
+        return ""
+    return (
+        f"columns: name = {found!r} is what tables of counts call a column of their own. Say another name, and which "
+        f'column of the rows it is: name = "my_{found}", from = "{found}"'
     )
 
 

@@ -142,7 +142,10 @@ class RefreshTimes:
 
     def last(self, tick: int) -> tuple[int, int]:
         """The newest refresh up to a tick: its tick, and its number from 0 on."""
-        return self.up_to(tick).last(tick)
+        if self.horizon is None:
+            return self.up_to(tick).last(tick)
+        number = bisect_right(self.ages, tick + 1) - 1  # asked for at every pair of ticks: no list of all before
+        return self.ages[number] - 1, number
 
     def up_to(self, tick: int) -> Refreshes:
         """Refreshes up to a tick, if none comes early."""
