@@ -303,6 +303,7 @@ def test_verify_tells_a_finding_from_nothing_to_check(folder: Path) -> None:
         ("verify stream.toml", "nothing to verify"),
         ("backup stream.toml -o copy", "There is no state"),
         ("recover stream.toml", "say --adopt or --republish"),
+        ("run stream.toml --simulate --then true", "--then is for real releases"),
         ("recover stream.toml --republish", "There is no state"),
         ("recover it's.toml --republish", "`synthstream recover 'it'\"'\"'s.toml' --adopt` goes on"),
         ("describe stream.toml", "no release yet"),

@@ -54,21 +54,20 @@ def test_names_of_tables_are_read_as_sql_reads_them(
     assert TableName.read(str(name)) == name
 
 
-def test_a_table_is_read_and_has_another_name_where_noise_is_simulated(tmp_path: Path) -> None:
+def test_a_table_is_read_and_where_noise_is_simulated_nothing_is_copied(tmp_path: Path) -> None:
     found = read(tmp_path, mirror("Open.Rows", 'service = "publishing"') + mirror('open."t t"', 'content = "tables"'))
     assert [(one.place, one.service, getattr(one, "content", None)) for one in found.mirrors] == [
         ("open.rows", "publishing", "rows"),
         ('open."t t"', None, "tables"),
     ]
-    assert [one.place for one in simulated(found).mirrors] == ["open.rows_simulated", 'open."t t_simulated"']
+    assert simulated(found).mirrors == ()
     assert found.public_json() == configured(tmp_path, "always").public_json(), "no release depends on it"
-    longest = "x" * 44
-    assert simulated(read(tmp_path, mirror(longest))).mirrors[0].place == f"{longest}_simulated"
+    assert read(tmp_path, mirror("x" * 54)).mirrors
 
 
 REFUSED = [
     (mirror("a b"), "is not the name of a table"),
-    (mirror("x" * 45), "is too long"),
+    (mirror("x" * 55), "is too long"),
     (mirror("é" * 30), "is not the name of a table"),
     (mirror('"' + "é" * 30 + '"'), "is too long"),
     (mirror("a", 'path = "b"'), 'path: has no effect with kind = "postgres"'),
@@ -84,7 +83,6 @@ REFUSED = [
     (mirror("s.a") + mirror("S.A"), "is another place"),
     (mirror("a") + mirror("public.a"), "is another place"),
     (mirror("s.a") + mirror("s.a_manifest"), "is another place"),
-    (mirror("s.a_simulated") + mirror("s.a"), "is another place"),
 ]
 
 
@@ -100,7 +98,7 @@ def test_tables_of_other_schemas_or_services_are_others(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("table", ["public.events", "events", "PUBLIC.Events"])
-@pytest.mark.parametrize("end", ["", "_manifest", "_simulated", "_simulated_manifest"])
+@pytest.mark.parametrize("end", ["", "_manifest"])
 def test_the_table_of_the_source_is_refused(tmp_path: Path, table: str, end: str) -> None:
     source = f'kind = "postgres"\ntable = "public.events{end}"\nsequence = "id"'
     with pytest.raises(ConfigError, match=r"is the table of \[source\], or may be"):

@@ -157,6 +157,13 @@ def test_who_and_rank_are_keyed_hashes_of_16_bytes() -> None:
     assert set(found.iter_rows()) == expected
 
 
+def test_after_a_cut_the_same_bytes_are_another_row() -> None:
+    """Codes of a row that waits moved with its columns, and its rank did not: another row may have its old bytes."""
+    rows = PrivateRows(np.array([[3]], dtype=np.int32), np.array([2]), None, pl.Series(["a"]))
+    ranks = [arrivals(rows, open_tick=0, key=b"k" * 32, cuts=cuts)["rank"].item() for cuts in (0, 1, 2)]
+    assert len(set(ranks)) == 3
+
+
 def test_periods_follow_each_other() -> None:
     life, three = Unit(kind="person"), Unit(kind="person", per="3d", period=3)
     assert [window_of(tick, three) for tick in range(7)] == [0, 0, 0, 1, 1, 1, 2]
@@ -338,7 +345,7 @@ def test_rows_taken_in_the_order_of_a_chunk_are_seen(monkeypatch: pytest.MonkeyP
     unit = Unit(kind="person", max_events=2)
     assert_of_ones_own(unit, PLANTED, chunk=3)
 
-    def by_place(rows: PrivateRows, *, open_tick: int, key: bytes) -> pl.DataFrame:
+    def by_place(rows: PrivateRows, *, open_tick: int, key: bytes, cuts: int) -> pl.DataFrame:
         parts = []
         for i in range(len(rows.codes)):
             assert rows.weights is not None
@@ -374,7 +381,7 @@ def test_rows_counted_on_arrival_are_seen(monkeypatch: pytest.MonkeyPatch) -> No
 
     arrived = itertools.count()
 
-    def first_come(rows: PrivateRows, *, open_tick: int, key: bytes) -> pl.DataFrame:
+    def first_come(rows: PrivateRows, *, open_tick: int, key: bytes, cuts: int) -> pl.DataFrame:
         found, number = arrivals(rows, open_tick=open_tick, key=key), next(arrived).to_bytes(4, "big")
         return found.with_columns(rank=pl.Series([number + rank for rank in found["rank"]], dtype=pl.Binary))
 

@@ -283,6 +283,25 @@ def test_moments_decide_when_points_count() -> None:
     assert all(np.array_equal(a, b) for a, b in zip(ends[0].levels, ends[1].levels, strict=True))
 
 
+@pytest.mark.parametrize("dimension", [1, 2])
+@pytest.mark.parametrize("epsilon", [0.1, 1.0, 2.0])
+def test_points_of_the_first_tick_count_although_they_come_at_once(dimension: int, epsilon: float) -> None:
+    """Before the first level of time nothing is counted, and in level 0 there are no nodes."""
+    m, state = cube(dimension, depth=4, epsilon=epsilon), cube(dimension, depth=4, epsilon=epsilon).init()
+    moments, gate = list[int](), ExactGate()
+    for number in (0, 1000, 1000):
+        cells = np.arange(number, dtype=np.int64) % 16
+        moments.append(m.moment(state, number))
+        state, found = m.step(state, cells, np.full_like(cells, moments[-1]), gate)
+        assert [int(level.sum()) for level in found.levels] == [found.time] * (4 * (number > 0))
+    level = m.level(1000)
+    assert moments[0] == 0
+    assert moments[1] == m.start(level - 1) - 1
+    assert moments[2] == 0, "a stream that runs counts as before"
+    for number in (1, 2, 3):  # of so few, whatever nodes there are
+        assert 0 <= m.moment(m.init(), number) < number
+
+
 def test_a_step_changes_nothing_that_it_was_given() -> None:
     m = cube(1, 3, 5.0, threshold_factor=0.1)
     state: State = m.init()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 import os
 import re
 import signal
@@ -313,10 +312,3 @@ def test_codes_of_stores_have_words(code: str, says: str) -> None:
 def test_places_that_cannot_be_are_refused(tmp_path: Path, section: str, says: str) -> None:
     with pytest.raises(ConfigError, match=re.escape(says)):
         configured(tmp_path, section, path="s3://b/in/rows-*.parquet")
-
-
-def test_a_simulation_copies_to_a_place_of_its_own(tmp_path: Path) -> None:
-    from synthstream.publish.outlets import simulated
-
-    config = configured(tmp_path, mirror("s3://b/open"))
-    assert json.dumps([m.place for m in simulated(config).mirrors]) == '["s3://b/open-simulated"]'

@@ -30,7 +30,6 @@ from synthstream.environment import REAL, Env
 from synthstream.errors import MirrorError, RecoveryRefused, SinkError, StateRolledBack
 from synthstream.publish import postgres_table as place_module
 from synthstream.publish.mirrors import Copied
-from synthstream.publish.outlets import simulated
 from synthstream.publish.postgres_table import PostgresTable
 from synthstream.stream.recovery import adopt
 from synthstream.synthesizers.simulation.seeded import SeededGate
@@ -709,21 +708,6 @@ def test_what_a_snapshot_forgot_is_not_drawn_again(server: Server, schema: str, 
 
 def ticks_of(server: Server, schema: str) -> Any:
     return server.execute(f"SELECT tick FROM {schema}.t_manifest")
-
-
-def test_a_simulated_run_goes_to_tables_of_its_own(server: Server, schema: str, tmp_path: Path) -> None:
-    real = prepared(tmp_path, mirror(schema))
-    run(real)
-    config = simulated(real)
-    assert [other.place for other in config.mirrors] == [f'{schema}."Open Rows_simulated"', f"{schema}.t_simulated"]
-    run(config)
-    assert server.execute(f"SELECT count(*) FROM {schema}.t_simulated_manifest") == [(1,)]
-    assert same(server, f"{schema}.{ROWS}", released(real, "rows"))
-    with opened(replace(real, mirrors=config.mirrors)) as stream:
-        assert stream.publish_copies() == 0  # the same noise here; with other noise, heads differ:
-    server.execute(f"UPDATE {schema}.t_simulated_manifest SET head = 'other'")
-    with pytest.raises(StateRolledBack, match="is not known here"):
-        opened(replace(real, mirrors=config.mirrors))
 
 
 def test_the_table_of_the_source_is_never_emptied(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from typer.testing import CliRunner
 
 from synthstream import Stream, StreamConfig
 from synthstream.cli.app import app
+from synthstream.config.sinks import DeltaMirror
 from synthstream.errors import RecoveryRefused, StateError, StateLocked, StateMismatch, StateRolledBack
 from synthstream.fit.cloud import Cloud
 from synthstream.partition import Partition
@@ -284,10 +286,33 @@ def test_masses_of_two_clouds_add_up() -> None:
 
 def test_a_backup_never_lies_where_it_is_published_or_lost(tmp_path: Path) -> None:
     config = half_run(tmp_path, "always")
-    for place, why in (("releases/backup", "published"), ("state/backup", "lost with it"), ("releases", "already")):
+    config = replace(config, mirrors=(DeltaMirror(kind="delta", path=str(tmp_path / "open")),))
+    (tmp_path / "site/latest").mkdir(parents=True)
+    (tmp_path / "site/latest/manifest.json").touch()
+    public = [(f"{place}/backup", "published") for place in ("releases", "releases/000001", "open", "site")]
+    for place, why in (*public, ("state/backup", "lost with it"), ("releases", "already")):
         with pytest.raises(StateError, match=why):
             backup(config, tmp_path / place)
-    assert verify(config).findings == []
+    assert verify(replace(config, mirrors=())).findings == []
+
+
+def test_no_release_is_built_again_by_a_state_that_drew_others(tmp_path: Path) -> None:
+    """An old copy of the state drew a tick anew elsewhere; now what others have seen is there, without that tick."""
+    config = half_run(tmp_path, "always", gates=True)
+    seen = tmp_path / "seen"
+    shutil.move(tmp_path / "releases", seen)
+    shutil.rmtree(config.state)
+    with Stream(config) as stream:  # other noise, and so other draws of the same ticks
+        list(stream.run())
+    shutil.rmtree(tmp_path / "releases")
+    shutil.copytree(seen, tmp_path / "releases")
+    for tick in (HALF - 1, 1):
+        shutil.rmtree(tmp_path / f"releases/{tick:06d}")
+        with pytest.raises(RecoveryRefused, match="000000 was not made by the state"):
+            republish(config)
+    shutil.rmtree(tmp_path / "releases/000000")
+    with pytest.raises(RecoveryRefused, match="000002 was not made by the state"):
+        republish(config)
 
 
 def test_releases_are_not_built_again_from_a_state_that_is_not_there(tmp_path: Path) -> None:

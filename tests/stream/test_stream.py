@@ -433,6 +433,7 @@ def test_simulated_noise_is_stamped_and_kept_apart(folder: Path) -> None:
     assert not (folder / "state").exists()
     first = folder / "releases-simulated" / "000000"
     assert json.loads((first / "manifest.json").read_text())["warning"] == NOT_PRIVATE
+    assert first.stat().st_mode & 0o077 == 0, "who knows the seed takes the noise away"
     for name in ("rows", "tables"):
         metadata = pl.read_parquet_metadata(first / f"{name}.parquet")
         assert metadata["synthstream"] == NOT_PRIVATE

@@ -212,17 +212,6 @@ def test_a_copy_that_draws_just_then_stops_after_it(tmp_path: Path) -> None:
         assert late.closed == 2, "for good"
 
 
-def test_simulated_runs_ask_too(tmp_path: Path) -> None:
-    config = prepared(tmp_path / "s")
-    command = ["run", str(config.base / "stream.toml"), "--simulate", "--until", "2026-01-03"]
-    assert CliRunner().invoke(app, command).exit_code == 0
-    for name in ("state-simulated", "releases-simulated"):
-        shutil.rmtree(tmp_path / "s" / name)
-    found = CliRunner().invoke(app, [*command, "--seed", "2"])
-    assert (found.exit_code, "holds a release of tick 1" in found.output) == (2, True)
-    assert not (tmp_path / "s/state-simulated").exists()
-
-
 def test_who_reads_releases_asks_no_mirror(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config = prepared(tmp_path / "s")
     run(config, 1)

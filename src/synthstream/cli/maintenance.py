@@ -131,7 +131,7 @@ def recover_command(
     if adopt == republish:
         raise SystemExit(fail("say --adopt or --republish (see --help)."))
     if unchecked and not adopt:
-        raise SystemExit(fail("--unchecked is for --adopt: --republish draws nothing, and asks no mirror."))
+        raise SystemExit(fail("--unchecked is for --adopt: --republish goes on without mirrors that do not answer."))
     loaded = load(config)
     when_stopped(lambda: "Nothing was lost, and no noise was drawn. Run the same command again to go on.")
     if republish:

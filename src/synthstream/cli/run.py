@@ -57,10 +57,13 @@ class Then:
 
     Args:
         text: as it was typed; ``None`` for no command.
+        simulate: whether releases are simulated: they protect nobody, and must not leave here.
     """
 
-    def __init__(self, text: str | None) -> None:
+    def __init__(self, text: str | None, *, simulate: bool) -> None:
         self.failed = False
+        if text is not None and simulate:
+            raise SystemExit(fail("--then is for real releases; simulated ones are as secret as the data."))
         try:
             self._words = shlex.split(text or "")
         except ValueError:
@@ -137,7 +140,7 @@ def run_command(
     from synthstream.stream import stream as streams
 
     _refuse(seed=bool(seed) and not simulate, spark=follow and engine is not Engine.LOCAL)
-    moment, command = moment_of(until), Then(then)
+    moment, command = moment_of(until), Then(then, simulate=simulate)
     shown = console()
     no_core_dump()
     asked = not simulate and ask_first(shown, config, until=moment, yes=yes)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from synthstream.config import tablenames
 from synthstream.config.objects import ObjectPath
 from synthstream.config.secrecy import apart
 from synthstream.config.sections import File
@@ -46,14 +45,14 @@ def _check_objects(file: File, mirror: FilesMirror) -> None:
 
 def _check_table(file: File, mirror: PostgresMirror) -> None:
     """Raise if the table is another one too. Two services may be one database: only names of tables tell them apart."""
-    ours = _written(mirror, room=len(tablenames.SIMULATED + MANIFEST))
+    ours = _written(mirror)
     for other in file.mirror:
         if not isinstance(other, PostgresMirror) or other is mirror or other.service != mirror.service:
             continue
         if any(mine.may_be(theirs) for mine in ours for theirs in _written(other)):
             raise ConfigError(
                 f"table = {mirror.table!r}: {other.table!r} is another place, and they, or the tables beside them "
-                f"({MANIFEST}, {tablenames.SIMULATED}), may be one table. Name another one, each with its schema"
+                f"({MANIFEST}), may be one table. Name another one, each with its schema"
             )
     source = file.source
     if source is not None and source.kind == "postgres" and source.service == mirror.service:
@@ -72,10 +71,10 @@ def _check_table(file: File, mirror: PostgresMirror) -> None:
     refuse_columns(names)
 
 
-def _written(mirror: PostgresMirror, *, room: int = len(MANIFEST)) -> list[TableName]:
-    """All tables that are written, in real and in simulated runs."""
-    name = TableName.read(mirror.table, room=room)
-    return [name.ending(simulated + beside) for simulated in ("", tablenames.SIMULATED) for beside in ("", MANIFEST)]
+def _written(mirror: PostgresMirror) -> list[TableName]:
+    """All tables that are written."""
+    name = TableName.read(mirror.table)
+    return [name, name.ending(MANIFEST)]
 
 
 def lie_apart(base: Path, state: Path, place: str | Path) -> None:

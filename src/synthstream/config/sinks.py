@@ -8,7 +8,6 @@ from typing import Annotated, ClassVar, Literal, Self
 from pydantic import BeforeValidator, ByteSize, Field, InstanceOf
 from typing_extensions import override
 
-from synthstream.config import tablenames
 from synthstream.config.keys import Name, Place, Section, Service, Words
 from synthstream.config.objects import ObjectPath, place_of
 from synthstream.config.tablenames import TableName
@@ -101,15 +100,6 @@ class FilesMirror(Section):
 
 AnyMirror = DeltaMirror | PostgresMirror | FilesMirror
 MirrorConfig = Annotated[AnyMirror, Field(discriminator="kind")]
-
-
-def aside(mirror: AnyMirror) -> AnyMirror:
-    """The mirror that a simulated run has in the place of this one."""
-    if isinstance(mirror, PostgresMirror):
-        return mirror.model_copy(update={"table": str(TableName.read(mirror.table).ending(tablenames.SIMULATED))})
-    if isinstance(mirror, FilesMirror):
-        return mirror.model_copy(update={"path": mirror.path.with_name(mirror.path.name + SIMULATED)})
-    return mirror.model_copy(update={"path": mirror.path.rstrip("/") + SIMULATED})
 
 
 class StatusConfig(Section):

@@ -10,8 +10,8 @@ from synthstream.errors import ConfigError
 _PART = r'([A-Za-z_][A-Za-z0-9_$]*|"(?:[^"\x00]|"")+")'
 _NAME = re.compile(rf"(?:{_PART}\.)?{_PART}")
 
-# End the names of the table beside a table that holds its manifest, and of both in a simulated run.
-MANIFEST, SIMULATED = "_manifest", "_simulated"
+# Ends the name of the table beside a table that holds its manifest.
+MANIFEST = "_manifest"
 
 # PostgreSQL cuts off what is longer, and then two names are one.
 _LONGEST = 63

@@ -29,8 +29,11 @@ _HASH = 16
 _NEVER_MORE = 2**40
 
 
-def arrivals(rows: PrivateRows, *, open_tick: int, key: bytes) -> pl.DataFrame:
+def arrivals(rows: PrivateRows, *, open_tick: int, key: bytes, cuts: int = 0) -> pl.DataFrame:
     """Rows as they wait, equal ones of a person in a tick together.
+
+    Args:
+        cuts: how often the stream has gone on with other settings: what had been these bytes before is another row.
 
     Returns:
         Columns ``who`` and ``rank``, keyed hashes of the person and of the row, 16 bytes; ``tick``, the later of the
@@ -52,8 +55,9 @@ def arrivals(rows: PrivateRows, *, open_tick: int, key: bytes) -> pl.DataFrame:
         }
     )
     found = found.group_by("text", "tick", "row").agg(number=pl.len().cast(pl.Int64)).join(named, on="text")
+    salt = cuts.to_bytes(_HASH, "big")
     ranks = [
-        blake2b(who + tick.to_bytes(8, "big") + row, digest_size=_HASH, key=key, person=b"rank").digest()
+        blake2b(who + tick.to_bytes(8, "big") + row, digest_size=_HASH, key=key, person=b"rank", salt=salt).digest()
         for who, tick, row in found.select("who", "tick", "row").iter_rows()
     ]
     return found.select("who", "tick", pl.Series("rank", ranks, dtype=pl.Binary), "row", "number")

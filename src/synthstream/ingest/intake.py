@@ -91,7 +91,7 @@ class Intake:
         self._appeared = env.appeared
         self._config, self._store, self._count, self._first = config, store, count, first
         unit = config.privacy.unit
-        self._people = Contributions(store, unit) if unit.of_persons else None
+        self._people = Contributions(store, unit, cuts=len(config.cuts)) if unit.of_persons else None
         self._counting = None if unit.of_persons else BatchCounting(config, count=count, cells=cells)
         self._log: CursorSource | None = None
         self._unsaved: dict[int, Counts] = {}

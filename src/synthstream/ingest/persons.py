@@ -83,13 +83,14 @@ class Contributions:
 
     Args:
         store: where rows wait. Its secret keys the hashes.
+        cuts: see :func:`synthstream.ingest.bounding.arrivals`.
 
     Raises:
         StateCorrupt: some of those who have counted are lost, or are others: they might count twice as often.
     """
 
-    def __init__(self, store: Store, unit: Unit) -> None:
-        self._store, self._db, self._key, self._unit = store, store.db, store.secret, unit
+    def __init__(self, store: Store, unit: Unit, *, cuts: int = 0) -> None:
+        self._store, self._db, self._key, self._unit, self._cuts = store, store.db, store.secret, unit, cuts
         if self._kept() != self._sum("SELECT who, window, used FROM person"):
             raise self._corrupt("has lost who has counted how often: persons could count again")
         self._db.execute("PRAGMA cache_size = -65536")  # KiB; persons come in no order
@@ -103,7 +104,7 @@ class Contributions:
 
     def add(self, rows: PrivateRows, open_tick: int) -> None:
         """Let rows wait for their tick, and let go at once of those that can never count."""
-        new = arrivals(rows, open_tick=open_tick, key=self._key)
+        new = arrivals(rows, open_tick=open_tick, key=self._key, cuts=self._cuts)
         # What has no place even without the rows before goes at once.
         new = counting(unused(new, self._unit), self._unit).filter(pl.col("kept") > 0)
         self._db.executemany(

@@ -203,6 +203,18 @@ class Hypercube:
         state = state | {"t": np.array(int(state["t"]) + 1), "time": np.array(time + number)}
         return state, self._nodes(state)
 
+    def moment(self, state: State, number: int) -> int:
+        """The step of a block at which all of its points arrive, if they come at once: its first one.
+
+        Before the first level of time, or in its level 0, no node would count them. So while no level of time has
+        begun, they arrive with the last one that the block closes, whose counts are told at once; or, if it closes none
+        that has nodes, with the newest one. This follows from the number of points.
+        """
+        time = int(state["time"])
+        newest = self.level(time + number) if int(state["level"]) < 0 and number else -1
+        level = newest - 1 if newest > 1 else newest
+        return 0 if level < 0 else max(0, self.start(level) - 1 - time)
+
     def _check(self, cells: IntArray, moments: IntArray) -> None:
         for name, array, end in (("cells", cells, 2**self.depth), ("moments", moments, cells.size)):
             if array.dtype != np.int64:

@@ -205,7 +205,9 @@ class ParquetSink:
 
     def _put(self, final: Path, release: Release, name: str) -> None:
         aside = self.folder / name
-        write_aside(aside, partial(self._write, release=release), self._env)
+        # Who knows the seed of simulated noise, or guesses it, takes it away: nobody but the owner may read that.
+        mode = 0o777 if release.secure else 0o700
+        write_aside(aside, partial(self._write, release=release), self._env, mode=mode)
         self._env.do("rename release", partial(aside.rename, final))
 
     def files(self, tick: int) -> dict[str, bytes]:
@@ -315,17 +317,18 @@ class Anchor:
         return hashlib.sha256(text.encode()).hexdigest()
 
 
-def write_aside(aside: Path, write: Callable[[Path], None], env: Env) -> None:
+def write_aside(aside: Path, write: Callable[[Path], None], env: Env, *, mode: int = 0o777) -> None:
     """Make a folder anew under the name of what is unfinished, with its content on disk; the caller renames it.
 
     Args:
         write: fills the folder, and syncs each file.
+        mode: who may reach it, less what the process's umask forbids.
     """
     do = env.do
     do("make sink", partial(make_folder, aside.parent))
     do("sync sink's name", partial(sync_parent, aside.parent))
     do("clear aside", partial(shutil.rmtree, aside, ignore_errors=True))
-    do("make aside", aside.mkdir)
+    do("make aside", partial(aside.mkdir, mode=mode))
     write(aside)
     do("sync aside", partial(sync, aside))
 

@@ -1,4 +1,4 @@
-"""Where releases go, from what the configuration says: the folder of releases, mirrors, and both in a simulated run."""
+"""Where releases go, from what the configuration says: the folder of releases, also in a simulated run, and mirrors."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 from synthstream.config.config import StreamConfig, load
 from synthstream.config.settings import SETTINGS
-from synthstream.config.sinks import SIMULATED, AnyMirror, DeltaMirror, FilesMirror, SinkConfig, aside
+from synthstream.config.sinks import SIMULATED, AnyMirror, DeltaMirror, FilesMirror, SinkConfig
 from synthstream.environment import REAL, Env
 from synthstream.errors import ConfigError, SinkError
 from synthstream.publish.delta import DeltaTable
@@ -66,6 +66,21 @@ def as_published(config: StreamConfig) -> StreamConfig:
     return as_begun(load(config.sink.path) if there and config.sink is not None else config)
 
 
+def is_public(config: StreamConfig, place: Path) -> Path | None:
+    """The folder of releases, of a mirror, or of a site or a copy of releases, that a path lies in.
+
+    Args:
+        place: absolute, without links.
+    """
+    names = [str(mirror.path) for mirror in config.mirrors if isinstance(mirror, DeltaMirror)]
+    names += [] if config.sink is None else [str(config.sink.path)]
+    known = {Path(name).resolve() for name in names}
+    for folder in (place, *place.parents):
+        if folder in known or any((folder / name).exists() for name in ("manifest.json", "latest/manifest.json")):
+            return folder
+    return None
+
+
 def sink_of(config: StreamConfig, env: Env = REAL) -> Sink:
     """Where releases go; without a sink, an anchor file beside the state."""
     if config.sink is None:
@@ -103,8 +118,11 @@ def configured(path: Path, *, simulate: bool) -> StreamConfig:
 
 
 def simulated(config: StreamConfig) -> StreamConfig:
-    """The same configuration with folders and mirrors of its own for a run with simulated noise."""
+    """The same configuration for a run with simulated noise, with folders of its own.
+
+    It has no mirrors: who knows the seed takes the noise away, and mirrors are open to others.
+    """
     state, sink = config.state.with_name(config.state.name + SIMULATED), config.sink
     if sink is not None:
         sink = sink.model_copy(update={"path": sink.path.with_name(sink.path.name + SIMULATED)})
-    return replace(config, state=state, sink=sink, mirrors=tuple(map(aside, config.mirrors)))
+    return replace(config, state=state, sink=sink, mirrors=())

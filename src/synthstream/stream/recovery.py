@@ -25,7 +25,7 @@ from synthstream.errors import (
 from synthstream.kernel.gate import Gate, is_secure
 from synthstream.publish.copies import Copies, Marks
 from synthstream.publish.folder import Newest, ParquetSink, Sink
-from synthstream.publish.outlets import as_begun, parquet_sink, sink_of
+from synthstream.publish.outlets import as_begun, is_public, parquet_sink, sink_of
 from synthstream.state.folder import STORE, is_state
 from synthstream.state.store import Store
 from synthstream.stream.opening import (
@@ -288,8 +288,9 @@ def republish(config: StreamConfig, *, env: Env = REAL, progress: Progress = ite
         Number of releases that were put back.
 
     Raises:
-        RecoveryRefused: there is no state, or nothing is missing.
-        SinkError: another release stands in the way.
+        RecoveryRefused: there is no state, or nothing is missing; or what is there, or in a mirror that answers, was
+            drawn by another state.
+        SinkError: a release that is there cannot be read.
     """
     refuse_releases_alone(config)
     config = begun(config)
@@ -310,12 +311,35 @@ def republish(config: StreamConfig, *, env: Env = REAL, progress: Progress = ite
                 "names one that was changed, or lacks a file, move its folder out of the place of publication, and run "
                 "this command again."
             )
+        _refuse_other_draws(config, store, sink, marked[0], env)
         secure = store.meta("secure") == "True"
         builder = builder_from(config, store, secure=secure)
         for tick, (_, release, _) in zip(progress(range(marked[0] + 1)), builder.again(marked[0] + 1), strict=True):
             if tick in missing:
                 sink.publish(release, key=store.secret)
     return len(missing)
+
+
+def _refuse_other_draws(config: StreamConfig, store: Store, sink: ParquetSink, marked: int, env: Env) -> None:
+    """Raise if what was published goes on from other draws than those of the state: they have been seen.
+
+    Args:
+        marked: the newest tick that the state has published.
+    """
+    for tick in sink.ticks():
+        if tick > marked + 1:
+            break
+        # Of the first release that the state does not know, what it went on from.
+        there = sink.head(tick) if tick <= marked else sink.manifest(tick)["chain"]["previous"]
+        if there != store.head(min(tick, marked)):
+            raise RecoveryRefused(
+                f"{sink.place(tick)} was not made by the state in {config.state}: that is a copy which drew anew. Put "
+                "the newest state in its place, or get the missing releases from readers. Nothing was changed."
+            )
+    try:
+        Copies(config, env, unchecked=True).open(lambda tick: sink.head(tick) or store.head(tick))
+    except StateRolledBack as error:
+        raise RecoveryRefused(str(error)) from None
 
 
 def backup(config: StreamConfig, folder: Path, *, progress: Progress = iter) -> None:
@@ -362,10 +386,10 @@ def _refuse_place(config: StreamConfig, folder: Path) -> None:
     if folder.exists():
         raise StateError(f"-o {folder} is there already. Name a folder that does not exist yet.")
     place = folder.resolve()
-    if config.sink is not None and place.is_relative_to(config.sink.path.resolve()):
+    if public := is_public(config, place):
         raise StateError(
-            f"-o {folder} lies in {config.sink.path}, which is published; a backup is as secret as the data. Name "
-            "another folder. Nothing was written."
+            f"-o {folder} lies in {public}, which is published; a backup is as secret as the data. Name another "
+            "folder. Nothing was written."
         )
     if place.is_relative_to(config.state.resolve()):
         raise StateError(

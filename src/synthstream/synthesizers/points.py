@@ -229,7 +229,9 @@ class FromBothSides(_OfEpochs[TurnstileMeasured]):
 
 @dataclass(frozen=True, kw_only=True)
 class FromSparseCounts(_OfPoints[NodeCounts]):
-    """Paper 1: counts of nodes, made consistent. All points of a tick arrive at its first step; it has one for each."""
+    """Paper 1: counts of nodes, made consistent. A tick has one step for each of its points, which arrive at one of
+    them: see :meth:`Hypercube.moment`.
+    """
 
     mechanism: Hypercube
     reading = NodeCounts
@@ -253,7 +255,8 @@ class FromSparseCounts(_OfPoints[NodeCounts]):
         self, state: State, counts: Counts, gate: Gate, last: Cloud | None, models: Models
     ) -> tuple[State, NodeCounts, Models]:
         cells = np.repeat(counts.cells, counts.numbers)
-        return *self.mechanism.step(state, cells, np.zeros_like(cells), gate), {}
+        moments = np.full_like(cells, self.mechanism.moment(state, cells.size))
+        return *self.mechanism.step(state, cells, moments, gate), {}
 
     @override
     def fit(self, tick: int, history: History[NodeCounts], last: Cloud | None, models: Models, *, seed: int) -> Cloud:
