@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 import pytest
 from benchmarks.beside import quarters
-from benchmarks.data import STREAMS, Batches
+from benchmarks.data import STREAMS, TO_TUNE_ON, Batches
 from benchmarks.streams import shown
 from benchmarks.tabular import Setting, run
 from numpy.typing import NDArray
 
-from benchmarks import streams, tabular
+from benchmarks import data, streams, tabular
 from synthstream.errors import ConfigError
 from synthstream.synthesizers.assembly import synthesizer_for
 from synthstream.workload import Workload
@@ -52,7 +52,7 @@ def tiny(seed: int) -> Batches:
     return Batches(codes=codes, sizes=(3, 4), ends=list(range(100, 900, 100)), expected=100, horizon=30)
 
 
-@pytest.mark.parametrize("name", STREAMS)
+@pytest.mark.parametrize("name", TO_TUNE_ON)
 def test_codes_are_in_range_and_ticks_hold_all_rows(name: str) -> None:
     found = stream(name)
     assert found.codes.dtype == np.int32
@@ -205,3 +205,15 @@ def test_files_side_by_side(
     streams.main()
     assert "| tiny, 10, 1e-09 | 1 |" in capsys.readouterr().out
     assert len(path.read_text().splitlines()) == 1
+
+
+def test_a_table_kept_aside_is_read_and_a_missing_one_says_who_writes_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(data, "_KEPT_ASIDE", tmp_path)
+    with pytest.raises(SystemExit, match=r"tuna\.npz is missing: make bench-unseen writes it"):
+        STREAMS["tuna"](0)
+    np.savez(tmp_path / "tuna.npz", codes=[[0, 2], [1, 0], [1, 1]], sizes=[2, 3], ends=[1, 3])
+    found = STREAMS["tuna"](0)
+    assert (found.codes.tolist(), found.sizes, found.ends) == ([[0, 2], [1, 0], [1, 1]], (2, 3), [1, 3])
+    assert (found.expected, found.declared) == (1.5, 2)

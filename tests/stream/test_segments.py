@@ -296,6 +296,28 @@ def test_a_backup_never_lies_where_it_is_published_or_lost(tmp_path: Path) -> No
     assert verify(replace(config, mirrors=())).findings == []
 
 
+def test_a_backup_does_not_make_up_what_was_published_after_it(tmp_path: Path) -> None:
+    """State and releases are lost: built from a backup, later ticks would look as if nobody had seen them."""
+    config = half_run(tmp_path, "always", gates=True)
+    backup(config, tmp_path / "backup")
+    with Stream(configured(tmp_path, "always", until="2026-01-06"), gates=exact) as stream:
+        list(stream.run())
+    shutil.rmtree(config.state)
+    shutil.move(tmp_path / "backup/private", config.state)
+    lost = [tmp_path / f"releases/{tick:06d}" for tick in range(HALF - 1, 5)]
+    assert lost[0].exists()
+    for place in lost:
+        shutil.rmtree(place)
+    command = ["recover", str(tmp_path / "stream.toml"), "--republish"]
+    found = CliRunner().invoke(app, command)
+    assert (found.exit_code, "would draw them a second time" in " ".join(found.output.split())) == (2, True)
+    assert not lost[0].exists()
+    shutil.rmtree(tmp_path / "releases")
+    with pytest.raises(RecoveryRefused, match="copy them back first"):
+        adopt(config, gates=exact)
+    assert CliRunner().invoke(app, [*command, "--unchecked"]).output == f"{HALF} release(s) put back.\n"
+
+
 def test_no_release_is_built_again_by_a_state_that_drew_others(tmp_path: Path) -> None:
     """An old copy of the state drew a tick anew elsewhere; now what others have seen is there, without that tick."""
     config = half_run(tmp_path, "always", gates=True)

@@ -234,12 +234,6 @@ def test_a_history_that_no_longer_tells_the_head_is_believed_as_far_as_it_goes(t
         refuse_fork(mirror, Copied(3, None), lambda _: "a")
 
 
-def test_unchecked_means_nothing_to_republish(tmp_path: Path) -> None:
-    config = prepared(tmp_path / "s")
-    done = CliRunner().invoke(app, ["recover", str(config.base / "stream.toml"), "--republish", "--unchecked"])
-    assert (done.exit_code, "--unchecked is for --adopt" in done.output) == (2, True)
-
-
 def test_the_gate_of_these_tests_refuses(tmp_path: Path) -> None:
     with no_noise(), pytest.raises(AssertionError, match="was asked for noise"):
         run(prepared(tmp_path / "s"), 1)

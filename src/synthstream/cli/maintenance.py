@@ -94,7 +94,7 @@ def backup_command(
     )
     note(f"copying {loaded.state}")
     backup(loaded, output, progress=partial(bar, doing="copying tick"))
-    say(f"{output}/public holds what was published and spent; copy it anywhere.")
+    say(f"{output}/public holds what was measured and spent, not the releases; copy it anywhere.")
     say(
         f"{output}/private is as secret as the data. To restore it, put it in the place of {loaded.state} and say\n"
         f"  synthstream recover {config} --adopt"
@@ -130,12 +130,11 @@ def recover_command(
     no_core_dump()
     if adopt == republish:
         raise SystemExit(fail("say --adopt or --republish (see --help)."))
-    if unchecked and not adopt:
-        raise SystemExit(fail("--unchecked is for --adopt: --republish goes on without mirrors that do not answer."))
     loaded = load(config)
     when_stopped(lambda: "Nothing was lost, and no noise was drawn. Run the same command again to go on.")
     if republish:
-        say(f"{republish_lost(loaded, progress=partial(bar, doing='building release'))} release(s) put back.")
+        building = partial(bar, doing="building release")
+        say(f"{republish_lost(loaded, progress=building, unchecked=unchecked)} release(s) put back.")
         return
     found = adopt_published(loaded, unchecked=unchecked, progress=partial(bar, doing="reading release"))
     if not found.segment:

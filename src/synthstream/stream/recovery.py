@@ -91,7 +91,10 @@ def adopt(
     sink = parquet_sink(config.sink, env)
     last = sink.last()
     if last is None:
-        raise RecoveryRefused(f"{sink.folder} holds no release to go on from. Is it the right [sink] path?")
+        raise RecoveryRefused(
+            f"{sink.folder} holds no release to go on from. Is it the right [sink] path? If the releases are lost too, "
+            "copy them back first, from a reader or a mirror."
+        )
     _refuse_one_too_deep(config.state)
     for finding in published(config, sink, progress=progress)[:1]:
         raise RecoveryRefused(
@@ -278,18 +281,22 @@ def _free(path: Path) -> Path:
     return found
 
 
-def republish(config: StreamConfig, *, env: Env = REAL, progress: Progress = iter) -> int:
+def republish(config: StreamConfig, *, env: Env = REAL, progress: Progress = iter, unchecked: bool = False) -> int:
     """Publish again what the state has published and the place of publication has lost. Draws nothing.
 
     The same bytes come out, as long as this package and its libraries have the same versions. A backup will do as the
-    state, and stays one.
+    state, and stays one, while the newest release that it knows is there.
+
+    Args:
+        unchecked: go on from a backup without that release. What it puts back would look like the newest release that
+            there ever was, and :func:`adopt` would draw again what was published after it.
 
     Returns:
         Number of releases that were put back.
 
     Raises:
-        RecoveryRefused: there is no state, or nothing is missing; or what is there, or in a mirror that answers, was
-            drawn by another state.
+        RecoveryRefused: there is no state, or nothing is missing; what is there, or in a mirror that answers, was drawn
+            by another state; or a backup lacks the newest release.
         SinkError: a release that is there cannot be read.
     """
     refuse_releases_alone(config)
@@ -310,6 +317,14 @@ def republish(config: StreamConfig, *, env: Env = REAL, progress: Progress = ite
                 "Every release of this state has its folder where it should be. If `synthstream verify stream.toml` "
                 "names one that was changed, or lacks a file, move its folder out of the place of publication, and run "
                 "this command again."
+            )
+        if store.is_copy and marked[0] in missing and not unchecked:
+            raise RecoveryRefused(
+                f"The state in {config.state} is a backup, and the newest release that it knows, of tick {marked[0]}, is "
+                "not there either. Ticks that were published after the backup are known to readers alone: built from "
+                "here, the stream would draw them a second time. Copy the releases back from a reader or a mirror, and "
+                "say --adopt. Only if you know that none was published after that tick: --republish --unchecked. "
+                "Nothing was changed."
             )
         _refuse_other_draws(config, store, sink, marked[0], env)
         secure = store.meta("secure") == "True"
@@ -343,7 +358,7 @@ def _refuse_other_draws(config: StreamConfig, store: Store, sink: ParquetSink, m
 
 
 def backup(config: StreamConfig, folder: Path, *, progress: Progress = iter) -> None:
-    """Copy a stream, also while it runs: ``public`` holds what was published and spent, ``private`` the state.
+    """Copy a stream, also while it runs: ``public`` holds what was measured and spent, ``private`` the state.
 
     Restoring means adopting: put ``private`` in the place of the state, and say
     ``synthstream recover stream.toml --adopt``.
