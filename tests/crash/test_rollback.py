@@ -29,7 +29,8 @@ from synthstream.errors import (
     SynthstreamError,
 )
 from synthstream.publish.folder import ParquetSink
-from synthstream.stream.recovery import adopt, backup, republish
+from synthstream.stream.backups import backup
+from synthstream.stream.recovery import adopt, republish
 from synthstream.stream.verification import published as verify_published
 from synthstream.stream.verification import verify
 from tests.support.streams import configured, published, rows

@@ -21,7 +21,8 @@ from synthstream.errors import ConfigError, SinkError
 from synthstream.publish.catalogue import describe, descriptions
 from synthstream.publish.folder import DESCRIPTIONS
 from synthstream.publish.outlets import simulated
-from synthstream.stream.recovery import adopt, backup, republish
+from synthstream.stream.backups import backup
+from synthstream.stream.recovery import adopt, republish
 from synthstream.stream.verification import verify
 from synthstream.synthesizers.simulation.seeded import SeededGate
 from tests.support.streams import KINDS, PERSONS, configured, published, rows

@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 from synthstream import Stream, StreamConfig
 from synthstream.cli.app import app
 from synthstream.errors import NotReleased, SchemaError
+from synthstream.forecast.planning import plan
 from synthstream.publish.history import history_of
 from synthstream.publish.published import Releases
 from synthstream.release.release import Release, TableRelease
@@ -225,6 +226,10 @@ def test_a_value_that_none_became_is_not_known_before_the_cut(tmp_path: Path) ->
     place = str(tmp_path / "new.toml")
     said = CliRunner().invoke(app, ["series", place, "ward"])
     assert "ward = D: not known before 2026-01-05, so null in steps that begin earlier." in said.stderr
+    told = CliRunner().invoke(app, ["table", place, "ward"]).stderr
+    assert "ward = D: not known before 2026-01-05, whatever since says of the table." in told
+    (waits,) = [words for words in plan(config, rows=False).notes if "wait for a tick" in words]
+    assert "know no value that is new (ward = D): for good they count as they were read" in waits
     shown = [line.replace("|", " ").split()[-3:] for line in said.stdout.splitlines()]
     assert shown.count(["D", "null", "null"]) == CUT
     assert CliRunner().invoke(app, ["series", place, "ward", "--csv"]).stdout.count(",D,,\n") == CUT

@@ -11,7 +11,8 @@ import pytest
 
 from synthstream import Stream
 from synthstream.errors import MirrorError, StateRolledBack
-from synthstream.stream.recovery import adopt, backup
+from synthstream.stream.backups import backup
+from synthstream.stream.recovery import adopt
 from tests.support.witnesses import drawn, kept, manifests, no_noise, prepared, run
 
 

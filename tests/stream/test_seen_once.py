@@ -20,7 +20,8 @@ from synthstream.environment import REAL, Env
 from synthstream.errors import ConfigError, RecoveryRefused, SinkError, StateError, StateRolledBack
 from synthstream.release.release import Release
 from synthstream.state.store import Store
-from synthstream.stream.recovery import adopt, backup, republish
+from synthstream.stream.backups import backup
+from synthstream.stream.recovery import adopt, republish
 from synthstream.stream.verification import verify
 from synthstream.synthesizers.simulation.seeded import SeededGate
 from tests.support.environments import failing

@@ -21,7 +21,8 @@ from synthstream.fit.cloud import Cloud
 from synthstream.partition import Partition
 from synthstream.release.points import PointRelease
 from synthstream.release.release import Release, TableRelease
-from synthstream.stream.recovery import adopt, backup, republish
+from synthstream.stream.backups import backup
+from synthstream.stream.recovery import adopt, republish
 from synthstream.stream.verification import verify
 from tests.support.halves import HALF, exact, half_run
 from tests.support.streams import KINDS, TICKS, configured, published, rows

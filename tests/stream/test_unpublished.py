@@ -16,7 +16,7 @@ from synthstream import Stream, StreamConfig
 from synthstream.cli.app import app
 from synthstream.errors import SinkError
 from synthstream.state.store import Store
-from synthstream.stream.recovery import backup
+from synthstream.stream.backups import backup
 from synthstream.stream.verification import verify
 from tests.support.environments import failing
 from tests.support.streams import configured, rows

@@ -16,7 +16,8 @@ from synthstream.cli.app import app
 from synthstream.errors import MirrorError, RecoveryRefused, SinkError, StateError, StateRolledBack
 from synthstream.publish.delta import DeltaTable
 from synthstream.publish.mirrors import Copied, refuse_fork
-from synthstream.stream.recovery import adopt, backup
+from synthstream.stream.backups import backup
+from synthstream.stream.recovery import adopt
 from synthstream.stream.verification import verify
 from tests.support.streams import published
 from tests.support.witnesses import EARLY, LATE, block, drawn, kept, manifests, no_noise, prepared, run

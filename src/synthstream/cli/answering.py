@@ -120,17 +120,24 @@ def tell_of_steps(found: Releases, every: str | None) -> None:
         typer.echo(words, err=True)
 
 
-def tell_of_cuts(found: Releases, column: str) -> None:
-    """Say so where rows could not have a column, or a value of it, before a cut."""
+def tell_of_cuts(found: Releases, column: str, *, steps: bool = True) -> None:
+    """Say so where rows could not have a column, or a value of it, before a cut.
+
+    Args:
+        steps: whether what is shown are steps of time; or one table, whose ``since`` tells of columns.
+    """
     schema, since = found.config.schema, known_since(found.config, column)
     labels = schema.columns[schema.names.index(column)].labels
     for tick in sorted({*since.tolist()} - {0}):
         start = written(found.config.clock.boundary(tick))
         if tick == since.min():
+            if not steps:
+                continue
             words = f"{column} was not recorded before {start}: there are no steps that begin earlier."
         else:
             values = listed([label for label, first in zip(labels, since, strict=True) if first == tick])
-            words = f"{column} = {values}: not known before {start}, so null in steps that begin earlier."
+            then = "so null in steps that begin earlier" if steps else "whatever since says of the table"
+            words = f"{column} = {values}: not known before {start}, {then}."
         typer.echo(words, err=True)
 
 

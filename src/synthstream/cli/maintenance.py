@@ -83,7 +83,7 @@ def backup_command(
     Example: synthstream backup stream.toml -o backup-2026-11-21
     """
     from synthstream.config.config import load
-    from synthstream.stream.recovery import backup
+    from synthstream.stream.backups import backup
 
     no_core_dump()
     loaded, there = load(config), output.exists()
@@ -176,7 +176,7 @@ def succeed_command(
     from synthstream.schema.clock import written
     from synthstream.stream.opening import begun, seeded_gates
     from synthstream.stream.succession import succeed, successor_of
-    from synthstream.synthesizers.succession import promise_of
+    from synthstream.synthesizers.succession import promise_of, waits_as_other
 
     no_core_dump()
     old, loaded = load(config), load(new)
@@ -185,7 +185,9 @@ def succeed_command(
         old, loaded = simulated(old), simulated(loaded)
         found = succeed(old, loaded, read_again=read_again, gates=seeded_gates(seed), seed=seed)
     else:
-        successor_of(begun(old), loaded)  # what is wrong with it is said before anything is asked
+        successor = successor_of(begun(old), loaded)  # what is wrong with it is said before anything is asked
+        if not read_again and (words := waits_as_other(successor)):
+            say(words)
         if not yes:
             sure(f"{old.name} ends, and {new} spends epsilon = {loaded.privacy.budget.epsilon:g} of its own, for good")
         found = succeed(old, loaded, read_again=read_again)

@@ -120,7 +120,7 @@ def table_command(
 
     From a web server: synthstream table https://data.example.org/evictions zone --between 2015-01-01 2016-01-01 --csv
     """
-    from synthstream.cli.answering import give, inside, polygons_in
+    from synthstream.cli.answering import give, inside, polygons_in, tell_of_cuts
     from synthstream.publish.published import releases
     from synthstream.release.answers import why_unmeasured
     from synthstream.release.points import PointRelease
@@ -146,6 +146,8 @@ def table_command(
             why = why_unmeasured(release.schema, release.workload, columns or [], all_of(where) or "")
             typer.echo(f"measured: {why}" if why else _UNKNOWN, err=True)
     typer.echo(f"{release.name}: {release.about}", err=True)
+    for column in columns or []:
+        tell_of_cuts(published, column, steps=False)
     give(found, output, form, csv=csv, stamped=not release.secure, columns=release.schema.columns, clock=clock)
 
 

@@ -24,7 +24,7 @@ from synthstream.synthesizers.assembly import claim_of, synthesizer_of
 from synthstream.synthesizers.bounds import BETA
 from synthstream.synthesizers.contract import RowErrors, Synthesizer, TableMechanism
 from synthstream.synthesizers.simulation.tables import box_variance
-from synthstream.synthesizers.succession import promise_of
+from synthstream.synthesizers.succession import promise_of, waits_as_other
 
 # Budgets to compare with: parts of the configured epsilon.
 NEIGHBOURS = (0.5, 2.0)
@@ -299,6 +299,7 @@ def _of_the_cut(config: StreamConfig) -> tuple[str, ...]:
     return (
         f"All errors are those of what is counted from {when} on. Running tables go on, and variances of both parts "
         "add up; tables with a new column begin at the cut.",
+        *filter(None, [waits_as_other(config)]),
     )
 
 

@@ -1,8 +1,7 @@
-"""Backups, and going on after the state was lost or is older than what was published."""
+"""Going on after the state, or releases, were lost, or the state is older than what was published."""
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Callable, Iterable
 from contextlib import closing, nullcontext
@@ -10,23 +9,20 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-import polars as pl
-
 from synthstream.config.config import StreamConfig
-from synthstream.environment import REAL, Env, sync, sync_parent
+from synthstream.environment import REAL, Env, sync_parent
 from synthstream.errors import (
     RecoveryRefused,
     SinkError,
     StateCorrupt,
-    StateError,
     StateMismatch,
     StateRolledBack,
 )
 from synthstream.kernel.gate import Gate, is_secure
 from synthstream.publish.copies import Copies, Marks
 from synthstream.publish.folder import Newest, ParquetSink, Sink
-from synthstream.publish.outlets import as_begun, is_public, parquet_sink, sink_of
-from synthstream.state.folder import STORE, is_state
+from synthstream.publish.outlets import as_begun, parquet_sink, sink_of
+from synthstream.state.folder import is_state
 from synthstream.state.store import Store
 from synthstream.stream.opening import (
     NAMED,
@@ -320,9 +316,9 @@ def republish(config: StreamConfig, *, env: Env = REAL, progress: Progress = ite
             )
         if store.is_copy and marked[0] in missing and not unchecked:
             raise RecoveryRefused(
-                f"The state in {config.state} is a backup, and the newest release that it knows, of tick {marked[0]}, is "
-                "not there either. Ticks that were published after the backup are known to readers alone: built from "
-                "here, the stream would draw them a second time. Copy the releases back from a reader or a mirror, and "
+                f"The state in {config.state} is a backup, and the newest release that it knows, of tick {marked[0]}, "
+                "is not there either. Ticks that were published after the backup are known to readers alone: built "
+                "from here, the stream would draw them a second time. Copy the releases back from a reader or a mirror, and "
                 "say --adopt. Only if you know that none was published after that tick: --republish --unchecked. "
                 "Nothing was changed."
             )
@@ -355,59 +351,3 @@ def _refuse_other_draws(config: StreamConfig, store: Store, sink: ParquetSink, m
         Copies(config, env, unchecked=True).open(lambda tick: sink.head(tick) or store.head(tick))
     except StateRolledBack as error:
         raise RecoveryRefused(str(error)) from None
-
-
-def backup(config: StreamConfig, folder: Path, *, progress: Progress = iter) -> None:
-    """Copy a stream, also while it runs: ``public`` holds what was measured and spent, ``private`` the state.
-
-    Restoring means adopting: put ``private`` in the place of the state, and say
-    ``synthstream recover stream.toml --adopt``.
-
-    Args:
-        folder: must not exist.
-
-    Raises:
-        StateError: there is no state, or the folder cannot be written.
-    """
-    if not is_state(config.state):
-        raise StateError(f"There is no state in {config.state} to back up.")
-    config = begun(config)
-    _refuse_place(config, folder)
-    store = Store(config.state, read_only=True)
-    try:
-        (folder / "public").mkdir(parents=True)
-        (folder / "private").mkdir(mode=0o700)
-        store.copy_to(folder / "private" / STORE)
-        marked = store.population()  # what was drawn and not yet published is private: it may be drawn again
-        rows = [store.measurement(tick) for tick in progress(range(0 if marked is None else marked[0] + 1))]
-        frame = pl.DataFrame(
-            [(row.tick, row.head, row.released.tolist()) for row in rows if row is not None],
-            schema={"tick": pl.Int64, "head": pl.String, "released": pl.List(pl.Int64)},
-            orient="row",
-        )
-        frame.write_parquet(folder / "public" / "measurements.parquet")
-        (folder / "public" / "ledger.json").write_text(json.dumps(store.ledger(), indent=2) + "\n")
-        (folder / "public" / "settings.json").write_text((store.meta("config") or "{}") + "\n")
-        for path in [*folder.rglob("*")]:
-            sync(path)
-    except OSError as error:
-        raise StateError(f"backup {folder}: {error.strerror}. The backup there is incomplete: delete it.") from error
-    finally:
-        store.close()
-
-
-def _refuse_place(config: StreamConfig, folder: Path) -> None:
-    """Raise if a backup would lie where it is published, or where it is lost together with the state."""
-    if folder.exists():
-        raise StateError(f"-o {folder} is there already. Name a folder that does not exist yet.")
-    place = folder.resolve()
-    if public := is_public(config, place):
-        raise StateError(
-            f"-o {folder} lies in {public}, which is published; a backup is as secret as the data. Name another "
-            "folder. Nothing was written."
-        )
-    if place.is_relative_to(config.state.resolve()):
-        raise StateError(
-            f"-o {folder} lies in the state folder, and would be lost with it. Name another folder. "
-            "Nothing was written."
-        )

@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
+from itertools import compress
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,7 +16,7 @@ from synthstream.config.config import StreamConfig
 from synthstream.counts import Counts
 from synthstream.measured import Measured, Reading
 from synthstream.privacy import Budget, Claim, above, compose
-from synthstream.schema.mapping import SchemaMapping
+from synthstream.schema.mapping import SchemaMapping, listed
 from synthstream.synthesizers.assembly import claim_facts, claim_of, synthesizer_of
 from synthstream.synthesizers.contract import Mechanism, Models
 from synthstream.synthesizers.segments import ResumedMechanism
@@ -240,6 +241,22 @@ def known_since(config: StreamConfig, column: str) -> IntArray:
         found = np.where((found == 0) & ~reached.any(axis=0), life.after.tick or 0, found)
         place = life.after.mapping.places[place]
     return found
+
+
+def waits_as_other(config: StreamConfig) -> str:
+    """What rows that wait over the cut do not say of values that are new; empty if no value is. From settings alone."""
+    if config.after is None:
+        return ""
+    new = list[str]()
+    for column, share in zip(config.schema.columns, config.after.mapping.shares, strict=True):
+        labels = [] if share is None else compress(column.labels, (share.sum(axis=0) == 0).tolist())
+        new += [f"{column.name} = {label}" for label in labels]
+    if not new:
+        return ""
+    return (
+        f"Rows that were read already and wait for a tick from the cut on know no value that is new ({listed(new)}): "
+        "for good they count as they were read, mostly as other. `succeed --read-again` counts them anew."
+    )
 
 
 def not_recorded(config: StreamConfig, codes: CodeArray) -> CodeArray:
