@@ -318,8 +318,9 @@ def republish(config: StreamConfig, *, env: Env = REAL, progress: Progress = ite
             raise RecoveryRefused(
                 f"The state in {config.state} is a backup, and the newest release that it knows, of tick {marked[0]}, "
                 "is not there either. Ticks that were published after the backup are known to readers alone: built "
-                "from here, the stream would draw them a second time. Copy the releases back from a reader or a mirror, and "
-                "say --adopt. Only if you know that none was published after that tick: --republish --unchecked. "
+                "from here, the stream would draw them a second time. Copy the releases back, from a reader or a "
+                "mirror, and say --adopt. Only if you know that none was published after that tick: --republish "
+                "--unchecked. "
                 "Nothing was changed."
             )
         _refuse_other_draws(config, store, sink, marked[0], env)
