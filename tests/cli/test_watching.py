@@ -5,14 +5,17 @@ from __future__ import annotations
 import json
 import shutil
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 from prometheus_client import Metric
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
+from synthstream.cli import status
 from tests.support.command import synthstream
 from tests.support.configs import AGE, SINK, WARD, source, stream_toml
+from tests.support.environments import At
 from tests.support.visits import visits
 
 MIRROR = '[[mirror]]\nkind = "delta"\npath = "lake"\n'
@@ -60,6 +63,7 @@ def test_metrics_tell_what_is_public_and_no_more(folder: Path) -> None:
     assert found == {
         ("ticks_released",): 3,
         ("ticks_due",): 2,
+        ("ticks_left",): 5,
         ("run_refused",): 0,
         ("mirror_answered", "delta 1"): 1,
         ("mirror_lag_ticks", "delta 1"): 2,
@@ -106,8 +110,24 @@ def test_a_check_ends_with_status_1_where_a_hand_is_needed(folder: Path) -> None
     assert synthstream("run", "stream.toml", "--until", "2026-01-05", cwd=folder).returncode == 0
     assert synthstream("status", "stream.toml", "--check", cwd=folder).returncode == 0  # one: its run may be at it
     text = (folder / "stream.toml").read_text()
-    (folder / "stream.toml").write_text(text.replace("horizon = 8", "horizon = 9"))
-    assert synthstream("status", "stream.toml", "--check", cwd=folder).returncode == 1
+    for wrong in (text.replace("horizon = 8", "horizon = 9"), text + '[encryption]\nkey_file = "lost"\n'):
+        (folder / "stream.toml").write_text(wrong)
+        assert synthstream("status", "stream.toml", "--check", cwd=folder).returncode == 1
+    told = json.loads(synthstream("status", "stream.toml", "--json", cwd=folder).stdout)
+    assert [told[key] for key in ("keyless", "refused", "changed", "ahead")] == [True, True, [], False]
+
+
+def test_a_newest_release_that_ends_in_the_future_is_told(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Whoever set the clock back: by the clock of today nothing is due, and nothing else would be seen."""
+    monkeypatch.setattr(status, "REAL", At(datetime(2026, 1, 3, 23, tzinfo=UTC)))
+    with pytest.raises(SystemExit) as ended:
+        status.status_command(folder / "stream.toml", check=True)
+    said = " ".join(capsys.readouterr().out.split())
+    assert (ended.value.code, "ends 2026-01-04, and that is not over" in said) == (1, True)
+    monkeypatch.setattr(status, "REAL", At(datetime(2026, 1, 4, tzinfo=UTC)))
+    status.status_command(folder / "stream.toml", check=True)
 
 
 NOTE = """

@@ -49,10 +49,12 @@ def _gauges(config: StreamConfig, found: dict[str, Any]) -> Iterator[Gauge]:
 
     yield Gauge("ticks_released", "Ticks that have been released.", found["ticks"])
     yield Gauge("ticks_due", "Ticks that are over by the public clock and not released.", found["due"])
-    yield Gauge("run_refused", "1 if run would refuse: state lost, a backup, or other settings.", found["refused"])
+    if found["horizon"] is not None:
+        yield Gauge("ticks_left", "Ticks that were paid for and not released.", found["horizon"] - found["ticks"])
+    yield Gauge("run_refused", "1 if run would refuse: state or key lost, backup, other settings.", found["refused"])
     if found["last"] is not None:
         age = (REAL.now() - datetime.fromisoformat(found["last"]["end"])).total_seconds()
-        yield Gauge("release_age_seconds", "Time since the newest released tick ended.", round(age, 3))
+        yield Gauge("release_age_seconds", "Time since the newest released tick ended; not below 0.", round(age, 3))
     for mirror in found["mirrors"]:
         which = ("mirror", mirror["name"])
         yield Gauge("mirror_answered", "1 if the mirror says what it holds.", mirror["lag"] is not None, which)

@@ -294,7 +294,8 @@ def _summary(console: Console, stream: Stream, path: Path, *, files: int, simula
             + ("all ticks for ever." if horizon is None else f"all {horizon} ticks. Nothing more is charged later.")
         )
     if horizon is not None and closed >= horizon:
-        console.print("The horizon is reached: this stream is complete. `synthstream succeed` goes on with more.")
+        words = "The horizon is reached: this stream is complete, and what comes from now on is in no release."
+        console.print(f"{words} `synthstream succeed` goes on with more.")
     elif new == 0:
         until = loaded.clock.until
         told = "" if until is None else f" Nothing is closed that ends after until = {written(until)} in [clock]."

@@ -30,9 +30,7 @@ def status_command(
     simulate: Simulate = False,
     as_json: AsJson = False,
     metrics: Annotated[bool, typer.Option("--metrics", help="As OpenMetrics text; asks the source too.")] = False,
-    check: Annotated[
-        bool, typer.Option("--check", help="End with status 1 if `run` would refuse, or more than one tick is due.")
-    ] = False,
+    check: Annotated[bool, typer.Option("--check", help="End with status 1 where a hand is needed.")] = False,
 ) -> None:
     """Show what was spent and how far the stream is. Public facts only; works while `run` is at it.
 
@@ -52,7 +50,7 @@ def status_command(
         typer.echo(openmetrics(loaded, found), nl=False)
     else:
         _show(found, cautions, config, as_json=as_json)
-    if check and (found["refused"] or found["due"] > 1):
+    if check and (found["refused"] or found["ahead"] or found["due"] > 1):
         raise SystemExit(FOUND)
 
 
@@ -100,16 +98,15 @@ def facts(config: StreamConfig, *, simulate: bool = False, mirrors: bool = False
     end = None if complete else clock.boundary(ticks + 1).isoformat()
     folder = None if sink is None else str(sink.path / f"{last:06d}")
     upto = None if last < 0 else clock.boundary(ticks).isoformat()
-    lost = not started and sink is not None and any(sink.path.glob("[0-9]*/manifest.json"))
-    missing = folder is not None and last >= 0 and not (Path(folder) / "manifest.json").is_file()
+    gone = _gone(config, last if started else None)
     return {
         "name": config.name,
         "simulated": simulate,
         "started": started,
-        "lost": lost,
-        "missing": missing,
+        **gone,
         "backup": backup,
-        "refused": lost or missing or backup or bool(changed),
+        "refused": any(gone.values()) or backup or bool(changed),
+        "ahead": last >= 0 and clock.boundary(ticks) > now,
         "complete": complete,
         "claim": ledger[-1] if ledger else promise_of(config).facts,
         "spent": ledger,
@@ -123,6 +120,19 @@ def facts(config: StreamConfig, *, simulate: bool = False, mirrors: bool = False
         "state": str(config.state),
         "releases": None if sink is None else str(sink.path),
     }
+
+
+def _gone(config: StreamConfig, last: int | None) -> dict[str, bool]:
+    """What is not where it was: the state, the newest release, the key.
+
+    Args:
+        last: tick of the newest release; -1 before the first, ``None`` without a state.
+    """
+    sink, key = config.sink, None if config.encryption is None else config.encryption.key_file
+    lost = last is None and sink is not None and any(sink.path.glob("[0-9]*/manifest.json"))
+    newest = None if sink is None or last is None or last < 0 else sink.path / f"{last:06d}"
+    missing = newest is not None and not (newest / "manifest.json").is_file()
+    return {"lost": lost, "missing": missing, "keyless": last is not None and key is not None and not key.exists()}
 
 
 def _clock(config: StreamConfig) -> Clock:
@@ -172,6 +182,12 @@ def _print(shown: Console, found: dict[str, Any], config: Path) -> None:
     if found["missing"]:
         words = "The newest release is missing; `run` will refuse."
         shown.print(f"{words} `{program()} recover {config} --republish` makes it again.", style="bold")
+    if found["keyless"]:
+        shown.print("The key_file of [encryption] is not there; `run` will refuse.", style="bold")
+    if found["ahead"]:
+        end = _day(found["last"]["end"])
+        words = f"The newest release ends {end}, and that is not over: the machine's clock is wrong, or was wrong then."
+        shown.print(f"{words} Until that time no tick is due, and rows count in the tick after it.", style="bold")
     if found["changed"]:
         names = "; ".join(found["changed"])
         shown.print(f"{config} differs from the running stream: {names}. `run` will refuse.", style="bold")
