@@ -24,7 +24,7 @@ from synthstream.config.objects import ObjectPath
 from synthstream.config.sources import Dialect
 from synthstream.errors import FileDamaged, SchemaError, SourceError
 from synthstream.ingest.lines import cell_of, object_of, opened, rows_of
-from synthstream.kinds import FileKind
+from synthstream.kinds import FileKind, kind_of
 from synthstream.schema.coercion import bare, polars_frame, require
 from synthstream.schema.dialects import plain_numbers, times_as
 
@@ -75,12 +75,15 @@ class FileSource:
     def files(self) -> list[Path]:
         """The files, sorted by name. A pattern that nothing fits has none, if its folder is there.
 
+        A folder that fits it is passed over, unless its name ends as those of files do: such a one holds rows.
+
         Raises:
             SourceError: the one file, or the folder that the pattern begins with, is not there or cannot be read.
         """
         if isinstance(self.path, ObjectPath):
             return self._objects(self.path)
-        found = sorted(Path(p) for p in glob.glob(str(self.path), recursive=True))
+        fits = sorted(Path(p) for p in glob.glob(str(self.path), recursive=True))
+        found = [path for path in fits if kind_of(path) is not None or not path.is_dir()]
         if not found and self.path.exists():
             found = [self.path]
         if found == [self.path] and self.path.is_dir():
