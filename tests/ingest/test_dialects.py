@@ -248,6 +248,7 @@ def test_a_later_file_with_another_header_is_told_after_due_ticks(tmp_path: Path
         (b"A ,b\n1,2\n", "Did you mean 'A '?"),
         (b" A\n1\n", "Did you mean ' A'?"),
     ],
+    ids=["gzip", "zstd", "zip", "parquet", "utf-16", "windows", "blank", "blank-alone"],
 )
 def test_what_no_header_could_mend_is_named(tmp_path: Path, content: bytes, said: str) -> None:
     """Its first bytes, and its names but for blanks and capitals, are public: nobody is sent after a header."""
@@ -299,6 +300,7 @@ def test_a_packed_file_that_ends_early_counts_nothing(tmp_path: Path, end: str) 
         ("header = 0", "in which line"),
         ('header = ["a", 1]', "in which line"),
         ('datetime_format = "DD.MM.YYYY"', "no form of a date"),
+        ('datetime_format = "%H:%M %p"', "%p goes with %I, not with %H"),
         ('datetime_format = "%H"', "a number of hours alone is an integer"),
         ('datetime_format = { when = ["%d.%m.%Y", "%d.%m.%Y %H:%M%z"] }', "have none"),
         ('datetime_format = { wann = "%d.%m.%Y" }', "'wann' is neither"),
