@@ -24,7 +24,7 @@ def lines_of(found: Checked) -> Iterator[str]:
     new = found.looked.files or found.looked.refused
     files = f"{rows.count:,} rows in {len(found.looked.files):,} file(s)" if new else "no new file"
     yield f"{found.config.name}: {files}"
-    yield f"Verdict: {found.verdict.words}"
+    yield f"Verdict: {found.words}"
     for finding in found.findings:
         yield f"{_MARKS[finding.level]}: {finding.about}: {finding.words}"
     if found.lines:
