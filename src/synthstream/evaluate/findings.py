@@ -95,12 +95,6 @@ class Checked:
         return max((finding.level for finding in self.findings), default=Level.FINE)
 
     @property
-    def words(self) -> str:
-        """The verdict in words; there is none of nothing."""
-        something = self.looked.files or self.looked.refused or self.verdict
-        return self.verdict.words if something else "none: there was nothing new to look at"
-
-    @property
     def lines(self) -> list[str]:
         """Of ``stream.toml``, for reading alone; where a key has several values, somebody must choose."""
         values = dict[tuple[str, str | None], list[str]]()
