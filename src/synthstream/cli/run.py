@@ -286,7 +286,8 @@ def _summary(
 ) -> None:
     loaded, closed, new = stream.config, stream.closed, stream.new
     spent, horizon = stream.status()["spent"][-1], loaded.clock.horizon
-    counted = f"{files} new file(s) counted" if loaded.log is None else f"{loaded.log.name} was read"
+    left = f", {len(stream.findings)} could not be" if stream.findings else ""
+    counted = f"{files} new file(s) counted{left}" if loaded.log is None else f"{loaded.log.name} was read"
     console.print(
         f"{counted}, {new} new release(s); {closed} in all" + (f" of {horizon} paid for." if horizon else ".")
     )
