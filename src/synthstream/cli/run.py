@@ -269,7 +269,7 @@ def _described(stream: Stream, shown: Console, told: set[str]) -> None:
     from synthstream.forecast.noticing import noticed
 
     with suppress(Exception):  # nothing that is said of releases may stop the next one
-        cautions = [caution for caution in noticed(stream.config) if caution.about not in told]
+        cautions = [one for one in noticed(stream.config, new=stream.new) if one.about not in told]
         cautioned(shown, cautions)
         told |= {caution.about for caution in cautions}
     from synthstream.publish.catalogue import describe
