@@ -91,13 +91,20 @@ def test_a_forgotten_until_is_named_with_the_number_of_ticks_that_it_would_relea
     assert "all of the horizon" in said
 
 
-def test_a_log_that_is_not_there_is_refused_before_there_is_a_state(folder: Path) -> None:
+def test_a_log_that_is_not_there_is_refused_before_there_is_a_state(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """And nobody is sent to look at what ``check`` does not read."""
     head, tail = TOML.split("[source]\n")
     rest = tail[tail.index("[") :]
     (folder / "stream.toml").write_text(f'{head}[source]\nkind = "delta"\npath = "lake"\n{rest}')
     with pytest.raises(SourceError, match="delta lake: there is no Delta table"):
         ask_first(console(), folder / "stream.toml", until=None, yes=True)
     assert not (folder / "state").exists()
+    monkeypatch.setattr("synthstream.cli.asking._files", lambda _: None)  # as if it were there
+    with pytest.raises(SystemExit):
+        ask_first(console(), folder / "stream.toml", until=None, yes=False)
+    assert "stream.toml FILE - it looks at files that you name, not at the log" in capsys.readouterr().err
 
 
 def test_before_the_first_tick_is_over_it_asks_too(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -36,6 +36,8 @@ def test_the_whole_story(folder: Path) -> None:
     again = synthstream("run", "stream.toml", "--yes", cwd=folder)
     assert "0 new file(s) counted, 0 new release(s); 5 in all" in again.stdout
     assert "Nothing was due: tick 5 ends 2026-01-07" in again.stdout
+    earlier = synthstream("run", "stream.toml", "--until", "2026-01-03", cwd=folder).stdout
+    assert "Nothing will be due: until = 2026-01-03 of --until lies before the end of the newest release" in earlier
 
     status = synthstream("status", "stream.toml", cwd=folder)
     assert "5 release(s), 8 paid for" in status.stdout
@@ -74,6 +76,7 @@ def test_a_simulation_says_so_and_needs_its_seed_switch(folder: Path) -> None:
     ("arguments", "says"),
     [
         (["run", "nowhere.toml"], "nowhere.toml"),
+        (["run", "stream.toml", "--poll", "5s"], "--poll is for --follow only"),
         (["run", "stream.toml", "--until", "tomorrow"], "--until 2016-01-02"),
         (["sample", "stream.toml"], "no release yet"),
         (["sample", "stream.toml", "--at", "3"], "no release yet"),
@@ -130,7 +133,7 @@ def test_a_broken_file_is_named_and_nothing_is_counted(
         path.write_bytes(content)
     result = synthstream("run", "stream.toml", "--yes", cwd=folder)
     assert result.returncode == status
-    released = "0 new file(s) counted, 5 new release(s)" in result.stdout
+    released = "0 new file(s) counted, 1 could not be, 5 new release(s)" in result.stdout
     assert released == (status == 1)  # what a file holds decides about no release, unless no header fits
     assert says in result.stderr
     assert "Traceback" not in result.stderr

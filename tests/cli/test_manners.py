@@ -301,6 +301,7 @@ def test_verify_tells_a_finding_from_nothing_to_check(folder: Path) -> None:
         ("schema init rows-1.parquet -o nowhere/stream.toml", "there is no folder nowhere"),
         ("schema init rows-1.parquet -o stream.toml", "is there already"),
         ("verify stream.toml", "nothing to verify"),
+        ("verify https://example.org/releases", "fetch the releases first"),
         ("backup stream.toml -o copy", "There is no state"),
         ("recover stream.toml", "say --adopt or --republish"),
         ("run stream.toml --simulate --then true", "--then is for real releases"),

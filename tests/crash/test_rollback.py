@@ -115,7 +115,7 @@ def two_at_once(world: World) -> None:
     """Two processes on one state."""
     world.run()
     with Stream(world.config):
-        world.refused(StateLocked, "in use by another process")
+        world.refused(StateLocked, "in use by this process")
     world.run()
 
 

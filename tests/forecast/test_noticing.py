@@ -5,6 +5,8 @@ from __future__ import annotations
 import shutil
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 import polars as pl
@@ -12,7 +14,7 @@ import pytest
 
 import synthstream as package
 from synthstream.config.config import load
-from synthstream.forecast.noticing import chance, noticed
+from synthstream.forecast.noticing import Tick, chance, noticed, of_ticks
 from synthstream.forecast.warnings import Caution
 from synthstream.publish.outlets import simulated
 from tests.support.command import synthstream
@@ -106,6 +108,16 @@ def test_a_file_that_came_late_shows_as_an_empty_tick_and_a_doubled_one(tmp_path
     assert set(found) == {"tick 5", "tick 6"}
     assert "less than half of any of the ticks before it" in found["tick 5"]
     assert "more than one and a half times any of the ticks before it" in found["tick 6"]
+
+
+def test_a_tick_is_told_of_while_it_is_new(tmp_path: Path) -> None:
+    config, newest = configured(tmp_path, "always"), SimpleNamespace(tick=59, events=lambda: (62_000.0, 8.0))
+
+    def told(doubled: int) -> set[str]:
+        ticks = [Tick(tick, 3000.0 if tick == doubled else 1000.0, 1.0) for tick in range(60)]
+        return {caution.about for caution in of_ticks(config, ticks, cast("Any", newest), chance, told=45)}
+
+    assert (told(46), told(45)) == ({"tick 46"}, set())
 
 
 def test_quiet_sundays_are_not_warned_about(tmp_path: Path) -> None:

@@ -333,6 +333,26 @@ def test_commas_between_cells_and_within_numbers(more: str, warns: bool) -> None
     assert "source.delimiter" not in warned(GOOD)
 
 
+@pytest.mark.parametrize(("kind", "warns"), [("jsonl", True), ("csv", False)])
+def test_keys_of_objects_within_objects_are_not_followed(kind: str, warns: bool) -> None:
+    text = GOOD.replace('name = "ward"', 'name = "ward"\nfrom = "loc.ward"')
+    found = warned(f'{text}[source]\nkind = "{kind}"\npath = "rows.{kind}"\n')
+    assert found.get("columns", "").startswith("'loc.ward': keys of an object within an object") == warns
+
+
+def test_values_that_sound_like_own_cells() -> None:
+    assert 'say other = "Other"' in warned(stream_toml(category("kind", "A", "Other"), AGE))["columns.kind"]
+    assert 'say missing = "Unknown"' in warned(stream_toml(category("kind", "A", "Unknown"), AGE))["columns.kind"]
+    folded = stream_toml(category("kind", "A", "Other") + 'other = "Other"\n', AGE)
+    assert "columns.kind" not in warned(folded)
+
+
+@pytest.mark.parametrize(("every", "zone", "warns"), [("1h", "Europe/Berlin", 1), ("1h", "UTC", 0), ("1d", "CET", 0)])
+def test_short_ticks_on_a_clock_that_is_put_forward(every: str, zone: str, warns: int) -> None:
+    text = GOOD.replace('every = "1d"', f'every = "{every}"\ntimezone = "{zone}"').replace("until = 2026-01-06\n", "")
+    assert sum("With timezone" in words for words in warned(text).values()) == warns
+
+
 def test_what_no_end_costs() -> None:
     words = warned(endless())["clock.horizon"]
     ratio = float(re.findall(r"are ([0-9.]+) times", words)[0])

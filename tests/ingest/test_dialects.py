@@ -236,6 +236,30 @@ def test_a_later_file_with_another_header_is_told_after_due_ticks(tmp_path: Path
         assert stream.closed == 5
 
 
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (gzip.compress(b"a,b\n1,2\n"), "This is gzip: name it d.csv.gz"),
+        (bytes(pa.compress(b"a,b\n1,2\n", "zstd", asbytes=True)), "This is zstd: name it d.csv.zst"),
+        (b"PK\x03\x04\x14\x00", "This is a zip archive"),
+        (b"PAR1\x15\x04PAR1", "This is Parquet"),
+        ("a,b\n1,2\n".encode("utf-16"), "iconv -f UTF-16 -t UTF-8"),
+        ("ä,ö\n1,2\n".encode("cp1252"), "The line of its header is no text in utf-8."),
+        (b"A ,b\n1,2\n", "Did you mean 'A '?"),
+        (b" A\n1\n", "Did you mean ' A'?"),
+    ],
+    ids=["gzip", "zstd", "zip", "parquet", "utf-16", "windows", "blank", "blank-alone"],
+)
+def test_what_no_header_could_mend_is_named(tmp_path: Path, content: bytes, said: str) -> None:
+    """Its first bytes, and its names but for blanks and capitals, are public: nobody is sent after a header."""
+    path = tmp_path / "d.csv"
+    path.write_bytes(content)
+    with pytest.raises(SchemaError) as caught:
+        list(FileSource(kind="csv", path=path, columns=("a",)).read(path, chunk_rows=9))
+    assert said in str(caught.value)
+    assert "header = " not in str(caught.value)
+
+
 @pytest.mark.parametrize("header", [3, ["a", "b"]])
 def test_a_header_may_stand_lower_or_in_the_configuration(tmp_path: Path, header: object) -> None:
     path, above = tmp_path / "x.csv", "made by\n;;\na,b\n" if header == 3 else ""
@@ -276,6 +300,7 @@ def test_a_packed_file_that_ends_early_counts_nothing(tmp_path: Path, end: str) 
         ("header = 0", "in which line"),
         ('header = ["a", 1]', "in which line"),
         ('datetime_format = "DD.MM.YYYY"', "no form of a date"),
+        ('datetime_format = "%H:%M %p"', "%p goes with %I, not with %H"),
         ('datetime_format = "%H"', "a number of hours alone is an integer"),
         ('datetime_format = { when = ["%d.%m.%Y", "%d.%m.%Y %H:%M%z"] }', "have none"),
         ('datetime_format = { wann = "%d.%m.%Y" }', "'wann' is neither"),

@@ -47,6 +47,7 @@ def test_a_header_alone_says_what_parts_it_and_who_is_left_out(tmp_path: Path) -
     assert "SECRET" not in text
     assert "\n# datetime_format =" in text
     assert "\n# decimal =" in text
+    assert all(f"\n# {key} =" in text for key in ("path", "timezone", "multiline"))
 
 
 def test_a_latitude_and_a_longitude_are_a_place(tmp_path: Path) -> None:

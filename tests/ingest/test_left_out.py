@@ -87,6 +87,13 @@ def test_the_command_publishes_first_and_then_tells(tmp_path: Path) -> None:
     assert "1 new file(s) counted, 0 new release(s)" in found.output
 
 
+def test_a_stream_that_opens_without_a_readable_file_says_so_in_its_line(tmp_path: Path) -> None:
+    configured(tmp_path, "always")
+    (tmp_path / "rows-0.parquet").write_bytes(BROKEN)
+    found = CliRunner().invoke(app, ["run", str(tmp_path / "stream.toml"), "--yes", "--until", "2026-01-02"])
+    assert "0 new file(s) counted, 1 could not be, 1 new release(s); 1 in all" in found.output
+
+
 def test_following_goes_on_and_tells_again_after_each_release(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -231,6 +231,16 @@ def test_patterns(tmp_path: Path) -> None:
     assert source(tmp_path / "other.csv").files() == [tmp_path / "other.csv"]
 
 
+def test_a_folder_that_fits_a_pattern_is_no_file(tmp_path: Path) -> None:
+    (tmp_path / "archive").mkdir()
+    (tmp_path / "v1.csv").write_text("a,b\n")
+    assert source(tmp_path / "*").files() == [tmp_path / "v1.csv"]
+    (tmp_path / "v2.csv").mkdir()  # as engines write them: it holds rows, and is not passed over in silence
+    assert [path.name for path in source(tmp_path / "*").files()] == ["v1.csv", "v2.csv"]
+    with pytest.raises(SourceError, match="is a folder"):
+        source(tmp_path / "archive").files()
+
+
 def test_a_pattern_that_nothing_fits_is_an_empty_source_if_its_folder_is_there(tmp_path: Path) -> None:
     assert source(tmp_path / "w*.csv").files() == []
     assert source(tmp_path / "*" / "**" / "w.csv").files() == []

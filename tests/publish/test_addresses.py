@@ -198,6 +198,8 @@ def test_what_is_not_there_is_told(folder: Path, address: str, tmp_path: Path) -
         synthstream.releases(f"{address}/broken")
     with pytest.raises(SinkError, match="cannot be read"):
         synthstream.releases("http://127.0.0.1:9/x")
+    with pytest.raises(NotReleased, match=f"{address}/site/nix: no releases are found at this address"):
+        _ = synthstream.releases(f"{address}/site/nix").last
     found = synthstream.releases(f"{address}/here")
     with pytest.raises(NotReleased, match=f"{address}/here holds releases up to tick 7"):
         found.at(8)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import sqlite3
 import stat
@@ -44,9 +45,13 @@ def test_a_symbolic_link_is_refused(tmp_path: Path) -> None:
 
 
 def test_two_writers_are_refused(store: Store) -> None:
-    with pytest.raises(StateLocked, match="another process"):
+    with pytest.raises(StateLocked, match=rf"this process \({os.getpid()}\)"):
         Store(store.folder)
     store.close()
+    with (store.folder / "lock").open() as other:
+        fcntl.flock(other, fcntl.LOCK_EX)
+        with pytest.raises(StateLocked, match="another process"):
+            Store(store.folder)
     Store(store.folder).close()
 
 

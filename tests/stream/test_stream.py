@@ -411,6 +411,13 @@ def test_a_damaged_release_is_noticed_when_it_is_read(folder: Path, config: Stre
         found.last.rows()
 
 
+def test_a_sink_that_is_taken_out_is_to_be_put_back(folder: Path, config: StreamConfig) -> None:
+    with Stream(config, gates=exact) as stream:
+        list(stream.run())
+    with pytest.raises(StateRolledBack, match=r"no \[sink\] in the configuration. If there was one, put it back"):
+        Stream(replace(config, sink=None), gates=exact)
+
+
 def test_without_a_sink_an_anchor_notices_an_old_copy(folder: Path) -> None:
     bare = StreamConfig.from_toml(TOML.split("[source]")[0], base=folder)
     with Stream(bare) as stream:

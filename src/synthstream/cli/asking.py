@@ -41,7 +41,9 @@ def ask_first(shown: Console, path: Path, *, until: datetime | None, yes: bool) 
     if yes:
         return False
     over = due(loaded.clock, until=until, now=REAL.now())
-    told = [found["claim"]["words"], _over(loaded, over, until), f"Look first: {program()} check {path}"]
+    named = "" if loaded.log is None else " FILE"
+    look = f"Look first: {program()} check {path}{named} - it looks at {_looked_at(loaded, files)}, and spends nothing"
+    told = [found["claim"]["words"], _over(loaded, over, until), look]
     if over and files == 0:
         told.insert(2, "No file fits [source] path yet: all that is released now would be empty.")
     if _nobody_can_answer():
@@ -51,7 +53,7 @@ def ask_first(shown: Console, path: Path, *, until: datetime | None, yes: bool) 
                 f"Then open it with: {program()} run {path} --yes"
             )
         )
-    _show(shown, loaded, told, files)
+    _show(shown, loaded, told)
     _answered("Open it?")
     return True
 
@@ -92,7 +94,7 @@ def _files(config: StreamConfig) -> int | None:
     return len(files)
 
 
-def _show(shown: Console, config: StreamConfig, told: list[str], files: int | None) -> None:
+def _show(shown: Console, config: StreamConfig, told: list[str]) -> None:
     """What is asked, line by line."""
     from synthstream.forecast.warnings import weak_budget
 
@@ -100,7 +102,7 @@ def _show(shown: Console, config: StreamConfig, told: list[str], files: int | No
     shown.print(replace(config.privacy.unit, signed=config.op is not None).meaning)
     for words in told[:-1]:
         shown.print(words)
-    shown.print(f"{told[-1]} - it looks at {_looked_at(config, files)}, and spends nothing.")
+    shown.print(f"{told[-1]}.")
     cautioned(shown, weak_budget(config))
 
 

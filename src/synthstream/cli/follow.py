@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from synthstream.release.release import Release
+    from synthstream.schema.clock import Clock
     from synthstream.stream.stream import Stream
 
 # What the operator is told; never how many rows there are, or whether there are any.
@@ -62,7 +63,25 @@ def follow_command(
             place = "" if loaded.sink is None else f": {loaded.sink.path}/{release.tick:06d}"
             released(release)
             shown.print(f"Released tick {release.tick}, events before {end}{place}")
-    shown.print(f"{stream.new} new release(s), {stream.closed} in all. Nothing more will be due.")
+    why = "" if stream.new or stream.closed == loaded.clock.horizon else bounded(loaded.clock, stream.closed, until)
+    shown.print(f"{stream.new} new release(s), {stream.closed} in all. Nothing more will be due.{why}")
+
+
+def bounded(clock: Clock, closed: int, until: datetime | None) -> str:
+    """What ``until`` keeps from being closed after so many ticks; empty if there is none.
+
+    Args:
+        until: of the command line; left out: the clock's own.
+    """
+    from synthstream.schema.clock import written
+
+    end, where = (clock.until, "in [clock]") if until is None else (until, "of --until")
+    if end is None:
+        return ""
+    if clock.moment(end) < (newest := clock.boundary(closed)):
+        what = f"the end of the newest release, {written(newest)}" if closed else f"start = {written(newest)}"
+        return f" Nothing will be due: until = {written(end)} {where} lies before {what}."
+    return f" Nothing is closed that ends after until = {written(end)} {where}."
 
 
 def _all(stream: Stream, follow: Callable[[], Iterator[Release]]) -> Iterator[Release]:
@@ -113,13 +132,14 @@ def terminable(words: Callable[[], str]) -> Iterator[Callable[[], None]]:
         signal.signal(signal.SIGTERM, before)
 
 
-def seconds_of(text: str) -> float:
-    """Length of time from the command line, in seconds.
+def seconds_of(text: str | None) -> float:
+    """Length of time from the command line, in seconds; left out: 5.
 
     Example:
         >>> seconds_of("5s"), seconds_of("1.5m")
         (5.0, 90.0)
     """
+    text = "5s" if text is None else text
     found = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h)", text)
     if found is None or not 0.05 <= float(found[1]) * _SECONDS[found[2]] <= 86_400:
         raise SystemExit(fail(f"--poll {text}: use a number and ms, s, m or h, from 50ms to 24h, as in 5s."))

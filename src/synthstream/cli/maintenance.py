@@ -37,6 +37,8 @@ def verify_command(
     from synthstream.state.folder import is_state
     from synthstream.stream.verification import verify
 
+    if config.parts[:1] in (("http:",), ("https:",)):
+        raise SystemExit(fail("verify takes a stream.toml or a folder, no address: fetch the releases first."))
     loaded = load(config)
     here = is_state(loaded.state)
     found = verify(loaded, rebuild=rebuild, progress=partial(bar, doing="checking release"))

@@ -27,7 +27,7 @@ from synthstream.cli.common import (
     program,
     warn,
 )
-from synthstream.cli.follow import WAITS, follow_command, seconds_of
+from synthstream.cli.follow import WAITS, bounded, follow_command, seconds_of
 from synthstream.cli.runtime import REFUSED, fail, when_stopped
 from synthstream.errors import MirrorError, SynthstreamError
 
@@ -115,7 +115,7 @@ def run_command(
     follow: Annotated[
         bool, typer.Option("--follow", help="Go on: count what comes, and release each tick when it is over.")
     ] = False,
-    poll: Annotated[str, typer.Option(help="How often --follow looks for new events.")] = "5s",
+    poll: Annotated[str | None, typer.Option(help="How often --follow looks for new events; or else: 5s.")] = None,
     new_files: NewFiles = False,
     unchecked: Unchecked = False,
     then: Annotated[str | None, typer.Option("--then", help="Run this command after each release.")] = None,
@@ -139,7 +139,7 @@ def run_command(
     from synthstream.cli.asking import ask_first
     from synthstream.stream import stream as streams
 
-    _refuse(seed=bool(seed) and not simulate, spark=follow and engine is not Engine.LOCAL)
+    _refuse(simulate=simulate, seed=seed, engine=engine, follow=follow, poll=poll)
     moment, command = moment_of(until), Then(then, simulate=simulate)
     shown = console()
     no_core_dump()
@@ -160,16 +160,18 @@ def run_command(
             files = _counted(stream, engine, new_files=new_files)
             _announced(shown, stream, due := max(0, upto - stream.closed), asked=asked)
             failed = _released(stream, due, moment, after if command else None)
-            _summary(shown, stream, config, files=files, simulate=simulate)
+            _summary(shown, stream, config, files=files, simulate=simulate, until=moment)
             _described(stream, shown, set())
         _ended(stream, failed, command)
 
 
-def _refuse(*, seed: bool, spark: bool) -> None:
+def _refuse(*, simulate: bool, seed: int, engine: Engine, follow: bool, poll: str | None) -> None:
     """End here if options were given that do not go together."""
-    if seed:
+    if seed and not simulate:
         raise SystemExit(fail("--seed is for --simulate only: real noise has no seed."))
-    if spark:
+    if poll is not None and not follow:
+        raise SystemExit(fail("--poll is for --follow only: without it, the source is looked at once."))
+    if follow and engine is not Engine.LOCAL:
         raise SystemExit(fail("--follow is for the local engine; with Spark, use synthstream.spark.attach."))
 
 
@@ -267,7 +269,7 @@ def _described(stream: Stream, shown: Console, told: set[str]) -> None:
     from synthstream.forecast.noticing import noticed
 
     with suppress(Exception):  # nothing that is said of releases may stop the next one
-        cautions = [caution for caution in noticed(stream.config) if caution.about not in told]
+        cautions = [one for one in noticed(stream.config, new=stream.new) if one.about not in told]
         cautioned(shown, cautions)
         told |= {caution.about for caution in cautions}
     from synthstream.publish.catalogue import describe
@@ -279,12 +281,13 @@ def _described(stream: Stream, shown: Console, told: set[str]) -> None:
         raise SystemExit(fail(f"{error} Releases are published; their catalogue is not up to date.")) from None
 
 
-def _summary(console: Console, stream: Stream, path: Path, *, files: int, simulate: bool) -> None:
-    from synthstream.schema.clock import written
-
+def _summary(
+    console: Console, stream: Stream, path: Path, *, files: int, simulate: bool, until: datetime | None
+) -> None:
     loaded, closed, new = stream.config, stream.closed, stream.new
     spent, horizon = stream.status()["spent"][-1], loaded.clock.horizon
-    counted = f"{files} new file(s) counted" if loaded.log is None else f"{loaded.log.name} was read"
+    left = f", {len(stream.findings)} could not be" if stream.findings else ""
+    counted = f"{files} new file(s) counted{left}" if loaded.log is None else f"{loaded.log.name} was read"
     console.print(
         f"{counted}, {new} new release(s); {closed} in all" + (f" of {horizon} paid for." if horizon else ".")
     )
@@ -297,8 +300,7 @@ def _summary(console: Console, stream: Stream, path: Path, *, files: int, simula
         words = "The horizon is reached: this stream is complete, and what comes from now on is in no release."
         console.print(f"{words} `synthstream succeed` goes on with more.")
     elif new == 0:
-        until = loaded.clock.until
-        told = "" if until is None else f" Nothing is closed that ends after until = {written(until)} in [clock]."
+        told = bounded(loaded.clock, closed, until)
         console.print(f"Nothing was due: tick {closed} {loaded.clock.ending(closed)}.{told}")
     if loaded.sink is not None and closed:
         switch = " --simulate" if simulate else ""

@@ -45,7 +45,7 @@ def status_command(
     from synthstream.publish.outlets import configured
 
     loaded = configured(config, simulate=simulate)
-    found, cautions = facts(loaded, simulate=simulate, mirrors=True), noticed(loaded)
+    found, cautions = facts(loaded, simulate=simulate, mirrors=True), noticed(loaded, new=0)
     if metrics:
         typer.echo(openmetrics(loaded, found), nl=False)
     else:

@@ -80,7 +80,7 @@ class ObjectPath(PosixPath):
 
     @override
     def glob(self, pattern: str, **_: Any) -> Iterator[ObjectPath]:  # type: ignore[override]
-        """What lies below and fits a pattern, sorted; nothing if nothing lies there.
+        """Objects that lie below and fit a pattern, sorted; no folders, and nothing if nothing lies there.
 
         A part ``**`` stands for any number of parts. What begins with a dot fits no part that does not.
         """
@@ -91,7 +91,7 @@ class ObjectPath(PosixPath):
             deep = len(parts) > 1 or parts == ["**"]
             found = self.store.get_file_info(stores.FileSelector(self.key, recursive=deep, allow_not_found=True))
         start = len(self.parts) - 1
-        names = sorted(info.path for info in found)
+        names = sorted(info.path for info in found if info.type != stores.FileType.Directory)
         return (ObjectPath(self.parts[0], name) for name in names if _fits(name.split("/")[start:], parts))
 
     def version(self) -> str:

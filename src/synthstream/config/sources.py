@@ -58,13 +58,15 @@ def _formats(value: object) -> tuple[tuple[str, tuple[str, ...]], ...]:
         if not isinstance(one, list | tuple) or not one or not all(isinstance(form, str) for form in one):
             raise PydanticCustomError("formats", "say a form such as %d.%m.%Y, a list of forms, or a table by column")
         wrong = [form for form in one if holds(form) is None]
-        if wrong or len({"%z" in form for form in one}) > 1:
+        if wrong:
             raise PydanticCustomError(
                 "formats",
-                "{form}: no form of a date, or of an hour with its minutes; or some of several have %z, and some have "
-                "none. Write it as in %d.%m.%Y or %H:%M; a number of hours alone is an integer",
-                {"form": repr((wrong or one)[0])},
+                "{form}: no form of a date, or of an hour with its minutes. Write it as in %d.%m.%Y, %H:%M or "
+                "%I:%M %p (%p goes with %I, not with %H); a number of hours alone is an integer",
+                {"form": repr(wrong[0])},
             )
+        if len({"%z" in form for form in one}) > 1:
+            raise PydanticCustomError("formats", "of several forms some have %z, and some have none; all must, or none")
     return tuple((name, tuple(one)) for name, one in forms.items())
 
 

@@ -24,7 +24,7 @@ def lines_of(found: Checked) -> Iterator[str]:
     new = found.looked.files or found.looked.refused
     files = f"{rows.count:,} rows in {len(found.looked.files):,} file(s)" if new else "no new file"
     yield f"{found.config.name}: {files}"
-    yield f"Verdict: {found.verdict.words}"
+    yield f"Verdict: {_verdict(found)}"
     for finding in found.findings:
         yield f"{_MARKS[finding.level]}: {finding.about}: {finding.words}"
     if found.lines:
@@ -42,6 +42,12 @@ def lines_of(found: Checked) -> Iterator[str]:
         if known.other:
             yield f"{name}: most frequent in other: {texts_of(known.odd)}"
     yield from persons_of(found)
+
+
+def _verdict(found: Checked) -> str:
+    """In words; there is none of nothing."""
+    something = found.looked.files or found.looked.refused or found.verdict
+    return found.verdict.words if something else "none: there was nothing new to look at"
 
 
 def _shown(found: Checked) -> list[tuple[str, Cells]]:
@@ -117,6 +123,7 @@ def check_page(found: Checked) -> str:
         title="A look at the private rows",
         name=found.config.name,
         stamp=STAMP,
+        verdict=_verdict(found),
         found=found,
         rows=rows,
         columns=columns_of(found) if rows.count else None,

@@ -50,11 +50,13 @@ class Tick(NamedTuple):
     stderr: float
 
 
-def noticed(config: StreamConfig) -> tuple[Caution, ...]:
+def noticed(config: StreamConfig, *, new: int = _NEWEST) -> tuple[Caution, ...]:
     """Warnings of the releases of a stream, from them alone; none if there are no releases, or they cannot be read.
 
     Args:
         config: with a [sink]; without one, nothing is looked at.
+        new: number of ticks that nobody was told of yet. Beside them, a tick is told of while it is one of the few that
+            the next one is compared with.
     """
     if config.sink is None:
         return ()
@@ -65,7 +67,8 @@ def noticed(config: StreamConfig) -> tuple[Caution, ...]:
             builder = from_releases(config, sink, sink.measured, tick=last.tick, secure=True)
             newest, law = builder.whole(last.tick), partial(chance, gaussian=builder.claim.get("rho") is not None)
             ticks = increments(builder, last.tick)
-            return (*of_ticks(config, ticks, newest, law), *of_columns(config, newest, law))
+            told = last.tick - max(new, _BEFORE)
+            return (*of_ticks(config, ticks, newest, law, told=told), *of_columns(config, newest, law))
     return ()
 
 
@@ -118,11 +121,12 @@ def _of_difference(builder: Builder, tick: int, before: float, now: float, last:
     return exact if math.isfinite(exact) else before + now
 
 
-def of_ticks(config: StreamConfig, ticks: list[Tick], newest: Reading, law: Law) -> Iterator[Caution]:
+def of_ticks(config: StreamConfig, ticks: list[Tick], newest: Reading, law: Law, *, told: int) -> Iterator[Caution]:
     """Almost all events in one tick; ticks that are nearly empty, or doubled, beside those before them.
 
     Args:
         law: :func:`chance` of the stream's noise.
+        told: the newest tick that was told of often enough.
     """
     events = newest.events()
     # Of events that may be taken away only the net number is known: what came in a tick is not.
@@ -141,7 +145,7 @@ def of_ticks(config: StreamConfig, ticks: list[Tick], newest: Reading, law: Law)
         )
     for word, what in (("empty", "less than half of"), ("doubled", "more than one and a half times")):
         found = [(tick, p) for tick, p in _unlike(ticks, word, law) if p <= _BY_CHANCE]
-        if found:
+        if found and found[-1][0].tick > told:
             tick, p = found[-1]
             many = "" if len(found) == 1 else f" So did {len(found) - 1:,} more of the newest {len(ticks):,}."
             yield Caution(

@@ -8,7 +8,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from datetime import datetime
 from typing import NamedTuple
+from zoneinfo import ZoneInfo
 
 import numpy as np
 
@@ -17,7 +19,7 @@ from synthstream.config.places import words_of
 from synthstream.forecast.rates import Rate
 from synthstream.kinds import NEWEST
 from synthstream.privacy import Claim, Unit
-from synthstream.schema.columns import Boolean, Category
+from synthstream.schema.columns import MISSING, OTHER, Boolean, Category
 from synthstream.schema.naming import clash, names_a_person
 from synthstream.schema.polygons import BEYOND
 from synthstream.synthesizers.assembly import group_factor, synthesizer_of
@@ -29,6 +31,10 @@ _WEAK, _NOTHING, _LIKELY = 4.0, 10.0, 1e-6
 _FEW_VALUES = 16
 # So many of the columns that are too large are named.
 _NAMED = 3
+# Values that sound like own cells, and which cells count there.
+_OWN = {OTHER: ("other", "others"), MISSING: ("missing", "unknown")}
+_WHOSE = {OTHER: "unlisted", MISSING: "empty"}
+_DAY, _MONTHS = 86_400, range(1, 13)
 # Events of a tick beside the standard error of one count: below this a release shows nothing of its own tick.
 _LOST = 0.5
 # What an unbounded horizon may cost without a word.
@@ -70,6 +76,9 @@ def cautions_of(
         *_dear_persons(config),
         *_unused_delta(config, claim),
         *_commas(config),
+        *_dots(config),
+        *_folds(config),
+        *_short_hours(config),
         *([] if assumed else _short_ticks(config, stderr[ticks[0]], rate)),
         *_large_columns(config, ticks[-1], stderr[ticks[-1]], rate),
     )
@@ -150,6 +159,48 @@ def _commas(config: StreamConfig) -> Iterator[Caution]:
             "source.delimiter",
             f"delimiter = {dialect.delimiter!r} stands in numbers, too: one without quotation marks is read as two "
             'cells. Files with decimal commas mostly have delimiter = ";".',
+        )
+
+
+def _dots(config: StreamConfig) -> Iterator[Caution]:
+    """Names with a dot, where rows are objects of JSON: who writes them means a key of an object in the object."""
+    source = config.source or config.log
+    if source is None or source.kind not in ("jsonl", "kafka"):
+        return
+    own = (config.clock.column, config.privacy.person, config.op)
+    names = [name for name in dict.fromkeys([*config.schema.read_from, *own]) if name is not None and "." in name]
+    if names:
+        yield Caution(
+            "columns",
+            f"{', '.join(map(repr, names))}: keys of an object within an object are not followed. This is read from a "
+            "key of the whole name, dot included; where rows have none, it is missing in all of them, for ever.",
+        )
+
+
+def _folds(config: StreamConfig) -> Iterator[Caution]:
+    """Values of a list that sound like the column's own cells, which would stand beside them."""
+    for column in config.schema.columns:
+        if not isinstance(column, Category) or column.type != "category":
+            continue
+        for key, sounds in _OWN.items():
+            found = [value for value in column.values if value.strip().casefold() in sounds]
+            if found and key in column.own_cells:
+                yield Caution(
+                    f"columns.{column.name}",
+                    f"The list has {found[0]!r}, and {_WHOSE[key]} cells count as {key!r}, a value beside it. If both "
+                    f'are the same, say {key} = "{found[0]}".',
+                )
+
+
+def _short_hours(config: StreamConfig) -> Iterator[Caution]:
+    """Ticks of hours or minutes on a wall clock that is put forward and back."""
+    clock, zone = config.clock, ZoneInfo(config.clock.timezone)
+    if clock.seconds < _DAY and len({zone.utcoffset(datetime(clock.start.year, month, 1)) for month in _MONTHS}) > 1:
+        yield Caution(
+            "clock.timezone",
+            f"Ticks of {clock.every} follow the wall clock of {clock.timezone}. When it is put forward, those of an "
+            "hour that does not exist hold less, or nothing; when it is put back, those of an hour that comes twice "
+            'hold the events of both. With timezone = "UTC" all are equally long.',
         )
 
 

@@ -43,6 +43,7 @@ unit = "event"                      # one row is protected, not one person: see 
 # A time that cannot be read counts in the open tick.
 every = "1w"
 # wait = "3d"                       # how long rows may be late, and still count in their own tick
+# timezone = "Europe/Berlin"        # whose wall clock ticks follow; left out: UTC
 # until = {todo}               # where the data end; left out, ticks are closed up to today, and paid for
 horizon = {todo}               # how many ticks the budget covers, or "unbounded"
 
@@ -163,11 +164,16 @@ def _clock_of_points(columns: Sequence[Known]) -> list[str]:
 
 
 def _unsaid(source: dict[str, Any]) -> str:
-    """What a header does not tell of how texts are written: to be said where it is otherwise."""
+    """What no header tells of where files are and how texts are written: to be said where it is otherwise."""
+    files = f'# path = "in/*.{source["kind"]}"                 # a pattern: files that come later count, too\n'
+    lines = "# multiline = true                  # where cells in quotation marks hold line ends\n"
     times = '# datetime_format = "%d.%m.%Y"      # where times are not written as 2026-01-31 or 2026-01-31T12:00:00\n'
     fractions = '# decimal = ","                     # where fractions are written as 1,5\n'
-    return (times if source["kind"] in ("csv", "jsonl") and "datetime_format" not in source else "") + (
-        fractions if source["kind"] == "csv" and "decimal" not in source else ""
+    return (
+        (files if "path" in source else "")
+        + (times if source["kind"] in ("csv", "jsonl") and "datetime_format" not in source else "")
+        + (fractions if source["kind"] == "csv" and "decimal" not in source else "")
+        + (lines if source["kind"] == "csv" else "")
     )
 
 

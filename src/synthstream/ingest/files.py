@@ -24,8 +24,8 @@ from synthstream.config.objects import ObjectPath
 from synthstream.config.sources import Dialect
 from synthstream.errors import FileDamaged, SchemaError, SourceError
 from synthstream.ingest.lines import cell_of, object_of, opened, rows_of
-from synthstream.kinds import FileKind
-from synthstream.schema.coercion import polars_frame, require
+from synthstream.kinds import FileKind, kind_of
+from synthstream.schema.coercion import bare, polars_frame, require
 from synthstream.schema.dialects import plain_numbers, times_as
 
 _CHUNK_BYTES = 64_000_000  # of a chunk, and of a batch by what its file says
@@ -33,6 +33,15 @@ _CELL_BYTES = 16  # of a cell's place in its row and its column
 _BATCH_ROWS = 4096  # a file may say less than it holds: a value that is stored once counts once
 _DELIMITERS = (";", "\t", "|", ",")
 _ENCODINGS = {"cp1252": "windows-1252"}  # as people call it
+# How files begin that are no text, byte by byte, and what to do about them. It is as public as a header.
+_NO_TEXT = {
+    "\x1f\x8b": "This is gzip: name it {}.gz, and change path with it.",
+    "\x28\xb5\x2f\xfd": "This is zstd: name it {}.zst, and change path with it.",
+    "PK\x03\x04": "This is a zip archive, or a workbook: unpack it, or save it as CSV.",
+    "PAR1": 'This is Parquet: name it .parquet, and say kind = "parquet".',
+    "\xff\xfe": "This is UTF-16: convert it, iconv -f UTF-16 -t UTF-8.",
+    "\xfe\xff": "This is UTF-16: convert it, iconv -f UTF-16 -t UTF-8.",
+}
 _Row = list[str | None]
 _TOO_MUCH = (pa.ArrowNotImplementedError, pa.ArrowCapacityError, pa.ArrowMemoryError)  # for one batch
 
@@ -66,12 +75,15 @@ class FileSource:
     def files(self) -> list[Path]:
         """The files, sorted by name. A pattern that nothing fits has none, if its folder is there.
 
+        A folder that fits it is passed over, unless its name ends as those of files do: such a one holds rows.
+
         Raises:
             SourceError: the one file, or the folder that the pattern begins with, is not there or cannot be read.
         """
         if isinstance(self.path, ObjectPath):
             return self._objects(self.path)
-        found = sorted(Path(p) for p in glob.glob(str(self.path), recursive=True))
+        fits = sorted(Path(p) for p in glob.glob(str(self.path), recursive=True))
+        found = [path for path in fits if kind_of(path) is not None or not path.is_dir()]
         if not found and self.path.exists():
             found = [self.path]
         if found == [self.path] and self.path.is_dir():
@@ -193,6 +205,10 @@ class FileSource:
         """Keys that would let the header be read, if there are some: of what the header's own line holds."""
         if self.kind != "csv" or isinstance(self.dialect.header, tuple):
             return ""
+        with opened(path, "iso8859-1") as file:
+            begins = file.read(4)
+        if said := next((words for start, words in _NO_TEXT.items() if begins.startswith(start)), None):
+            return f" {said.format(path.name)}"
         for encoding in (self.dialect.encoding, "utf-8", "cp1252"):
             for delimiter in (self.dialect.delimiter, *_DELIMITERS):
                 other = self.dialect.model_copy(update={"encoding": encoding, "delimiter": delimiter})
@@ -205,7 +221,10 @@ class FileSource:
                         if getattr(other, key) != getattr(self.dialect, key)
                     ]
                     return f" Its header has all columns with {' and '.join(keys)} in [source]."
-        none = set(self.columns).isdisjoint(self.names(path))
+        names = self.names(path)
+        if "\N{REPLACEMENT CHARACTER}" in "".join(names):
+            return f" The line of its header is no text in {self.dialect.encoding}."
+        none = set(map(bare, self.columns)).isdisjoint(map(bare, names))
         return " If its first line is a row, name the columns in [source]: header = [...]." if none else ""
 
     def _csv(self, path: Path, chunk_rows: int) -> Iterator[pl.DataFrame]:

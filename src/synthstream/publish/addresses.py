@@ -148,6 +148,11 @@ class Served(ParquetSink):
     def where(self, tick: int | None = None) -> str:
         return self.address if tick is None else f"{self.address}/{tick:06d}"
 
+    @property
+    @override
+    def empty(self) -> str:
+        return f"{self.address}: no releases are found at this address. Check it."
+
     def _fetch(self, tick: int, name: str) -> bool:
         """Whether a file of a release is there."""
         path = self.place(tick) / name

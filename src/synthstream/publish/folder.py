@@ -93,6 +93,14 @@ class ParquetSink:
         """What to call the folder of a tick's release, or that of all, in messages."""
         return str(self.folder if tick is None else self.place(tick))
 
+    @property
+    def empty(self) -> str:
+        """What to say if there is no release."""
+        return (
+            f"{self.where()} holds no release yet. `synthstream run` makes them; if there were some, "
+            "`synthstream recover stream.toml --republish` makes them again."
+        )
+
     def ticks(self) -> list[int]:
         """Numbers of the releases that are there, rising. In an object store a release has its manifest."""
         if isinstance(self.folder, ObjectPath):

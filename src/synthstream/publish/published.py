@@ -305,10 +305,7 @@ class Releases:
     def _newest(self) -> int:
         last = self._sink.last()
         if last is None:
-            raise NotReleased(
-                f"{self._sink.where()} holds no release yet. `synthstream run` makes them; if there were some, "
-                "`synthstream recover stream.toml --republish` makes them again."
-            )
+            raise NotReleased(self._sink.empty)
         return last.tick
 
     def _builder(self, tick: int) -> Builder:

@@ -87,12 +87,19 @@ def require(columns: Sequence[str], found: Sequence[str], *, of: str = "") -> No
     """
     missing = [name for name in columns if name not in found]
     if missing:
-        near = difflib.get_close_matches(missing[0], found, n=1, cutoff=0.5) if len(missing) < len(columns) else []
+        near = [name for name in found if bare(name) == bare(missing[0])]
+        if not near and len(missing) < len(columns):
+            near = difflib.get_close_matches(missing[0], found, n=1, cutoff=0.5)
         hint = f" Did you mean {near[0]!r}?" if near else ""
         raise SchemaError(f"{of}{_named(missing)} missing.{hint} Nothing was counted.")
     doubled = [name for name in columns if list(found).count(name) > 1]
     if doubled:
         raise SchemaError(f"{of}{_named(doubled)} there twice. Nothing was counted.")
+
+
+def bare(name: str) -> str:
+    """A name of a column without what people write differently: capitals, and blanks around it."""
+    return name.strip().casefold()
 
 
 def _named(columns: Sequence[str]) -> str:

@@ -27,6 +27,11 @@ class Lock:
     def __init__(self, handle: int) -> None:
         self.handle: int | None = handle
 
+    def same(self, other: Lock) -> bool:
+        """Whether both are open, and one file."""
+        both = [os.fstat(one.handle) for one in (self, other) if one.handle is not None]
+        return len(both) > 1 and os.path.samestat(*both)
+
     def close(self) -> None:
         """Let go of it."""
         if self.handle is not None:

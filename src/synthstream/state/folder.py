@@ -7,6 +7,7 @@ import os
 import re
 import stat
 from pathlib import Path
+from weakref import WeakSet
 
 from synthstream.environment import make_folder, words
 from synthstream.errors import StateError, StateLocked
@@ -15,6 +16,7 @@ from synthstream.state.disk import Lock
 STORE = "store.db"
 _LOCK = "lock"
 _FILES = (STORE, f"{STORE}-wal", f"{STORE}-shm", f"{STORE}-journal", _LOCK)
+_OURS = WeakSet[Lock]()  # what this process has taken
 _MOUNTS = Path("/proc/self/mounts")
 
 # The write-ahead log is shared through memory, which two hosts do not have in common; nor do all of these keep locks.
@@ -111,17 +113,18 @@ def make_file(path: Path) -> int:
 
 
 def locked(folder: Path) -> Lock:
-    """The folder's lock. Raises ``StateLocked`` if another process has it."""
+    """The folder's lock. Raises ``StateLocked`` if it is taken."""
     lock = Lock(make_file(folder / _LOCK))
     try:
         fcntl.flock(lock.handle or 0, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as error:
+        who = "another process. Wait for it to end"
+        if any(lock.same(other) for other in _OURS):
+            who = f"this process ({os.getpid()}). Close the Stream that has it open"
         lock.close()
-        raise StateLocked(
-            f"state folder {folder} is in use by another process. Wait for it to end; two writers would draw noise "
-            "twice."
-        ) from error
+        raise StateLocked(f"state folder {folder} is in use by {who}; two writers would draw noise twice.") from error
     except OSError:
         lock.close()
         raise
+    _OURS.add(lock)
     return lock

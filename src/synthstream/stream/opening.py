@@ -259,6 +259,12 @@ def compare_with_sink(config: StreamConfig, store: Store, sink: Sink) -> None:
     last = sink.last()
     marked = store.population()
     if last is None:
+        if marked is not None and config.sink is None:
+            raise StateRolledBack(
+                f"The state has published {marked[0] + 1} releases, and there is no [sink] in the configuration. If "
+                "there was one, put it back as it was. If there never was, restore the file that stood beside the "
+                "state, whose name ends in .anchor.json. No noise was drawn."
+            )
         if marked is not None:
             raise StateRolledBack(
                 f"The state has published {marked[0] + 1} releases, but the place of publication is empty. Restore "
