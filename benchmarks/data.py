@@ -1,4 +1,7 @@
-"""Streams for the benchmarks: ``STREAMS`` has those to tune on, by name. Seeds shuffle and draw rows, nothing else."""
+"""Streams for the benchmarks, by name: those to tune on, and real tables that nothing is tuned on.
+
+Seeds shuffle and draw rows, nothing else.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -306,3 +310,40 @@ STREAMS: dict[str, Callable[[int], Batches]] = {
     "wide-independent": wide_independent,
     "wide-groups": wide_groups,
 }
+TO_TUNE_ON = tuple(STREAMS)
+_KEPT_ASIDE = Path(__file__).parent / "unseen"
+UNSEEN = (
+    "flights",
+    "flights-20000",
+    "films",
+    "diamonds",
+    "medical-vietnam",
+    "health-insurance",
+    "lectures",
+    "doctor-contacts",
+    "german-health",
+    "baseball",
+    "vocabulary",
+    "tuna",
+    "office-visits",
+    "verbal-aggression",
+    "class-sizes",
+    "doctor-australia",
+    "cars",
+)
+
+
+def unseen(name: str, seed: int) -> Batches:
+    """A real table that no default was chosen on, in the order that its package has it in; ``seed`` changes nothing.
+
+    ``make bench-unseen`` writes them: see ``benchmarks/packaged.py``.
+    """
+    path = _KEPT_ASIDE / f"{name}.npz"
+    if not path.exists():
+        raise SystemExit(f"{path} is missing: make bench-unseen writes it")
+    found = np.load(path)
+    codes, ends = found["codes"].astype(np.int32), found["ends"].tolist()
+    return Batches(codes=codes, sizes=tuple(found["sizes"].tolist()), ends=ends, expected=len(codes) / len(ends))
+
+
+STREAMS |= {name: partial(unseen, name) for name in UNSEEN}

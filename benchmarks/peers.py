@@ -21,7 +21,7 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.data import STREAMS
+from benchmarks.data import STREAMS, TO_TUNE_ON, UNSEEN
 from benchmarks.environment import environment
 from benchmarks.metrics import table_errors
 from synthstream.workload import CodeArray, Workload
@@ -60,7 +60,8 @@ def run(stream: str, method: str, epsilon: float, delta: float, python: Path) ->
 def main() -> None:
     """Run what is missing."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--stream", nargs="+", choices=list(STREAMS), default=list(STREAMS))
+    parser.add_argument("--stream", nargs="+", choices=list(STREAMS), default=TO_TUNE_ON)
+    parser.add_argument("--unseen", dest="stream", action="store_const", const=UNSEEN, help="real tables kept aside")
     parser.add_argument("--method", nargs="+", choices=["mst", "aim"], default=["mst", "aim"])
     parser.add_argument("--epsilon", type=float, default=1.0)
     parser.add_argument("--delta", type=float, default=1e-9)

@@ -4,6 +4,7 @@
     python -m benchmarks.streams --stream switch seasonal --delta 0 --set growth=2 --out /tmp/other.jsonl
     python -m benchmarks.streams --show benchmarks/results/streams.jsonl /tmp/other.jsonl
     python -m benchmarks.streams --beside-peers benchmarks/results/streams.jsonl      (the table of docs/accuracy.md)
+    python -m benchmarks.streams --unseen --seeds 2 --out benchmarks/results/unseen.jsonl   (in make bench-unseen)
 
 Runs go on where a file ends: what is in it is not run again. ``--show`` runs nothing; with more than one file it puts
 what they have in common side by side, with the ratio to the first. How to read it: ``benchmarks.tabular``.
@@ -20,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.beside import quarters, ratio, table
-from benchmarks.data import STREAMS
+from benchmarks.data import STREAMS, TO_TUNE_ON, UNSEEN
 from benchmarks.environment import environment
 from benchmarks.peers import RESULTS as PEERS
 from benchmarks.peers import SAME_ROWS
@@ -86,7 +87,8 @@ def beside_peers(lines: Sequence[Line]) -> str:
 def main() -> None:
     """Run what is missing, then print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--stream", nargs="+", choices=list(STREAMS), default=list(STREAMS))
+    parser.add_argument("--stream", nargs="+", choices=list(STREAMS), default=TO_TUNE_ON)
+    parser.add_argument("--unseen", dest="stream", action="store_const", const=UNSEEN, help="real tables kept aside")
     parser.add_argument("--epsilon", type=float, nargs="+", default=[1.0])
     parser.add_argument("--delta", type=float, nargs="+", default=[0.0, 1e-9])
     parser.add_argument("--seeds", type=int, default=3)
