@@ -11,6 +11,8 @@ import pytest
 from prometheus_client import Metric
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
+from synthstream import StreamConfig
+from synthstream.forecast.warnings import Caution
 from tests.support.command import synthstream
 from tests.support.configs import AGE, SINK, WARD, source, stream_toml
 from tests.support.visits import visits
@@ -108,6 +110,20 @@ def test_a_check_ends_with_status_1_where_a_hand_is_needed(folder: Path) -> None
     text = (folder / "stream.toml").read_text()
     (folder / "stream.toml").write_text(text.replace("horizon = 8", "horizon = 9"))
     assert synthstream("status", "stream.toml", "--check", cwd=folder).returncode == 1
+
+
+def test_warnings_are_made_only_where_they_are_shown(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = list[StreamConfig]()
+
+    def noticed(config: StreamConfig) -> tuple[Caution, ...]:
+        asked.append(config)
+        return ()
+
+    monkeypatch.setattr("synthstream.forecast.noticing.noticed", noticed)
+    for words, times in (("--metrics", 0), ("--check -q", 0), ("--json -q", 1), ("--check", 1)):
+        asked.clear()
+        assert synthstream("status", "stream.toml", *words.split(), cwd=folder).stderr == ""
+        assert len(asked) == times, words
 
 
 NOTE = """
