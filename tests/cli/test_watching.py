@@ -12,7 +12,9 @@ import pytest
 from prometheus_client import Metric
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
+from synthstream import StreamConfig
 from synthstream.cli import status
+from synthstream.forecast.warnings import Caution
 from tests.support.command import synthstream
 from tests.support.configs import AGE, SINK, WARD, source, stream_toml
 from tests.support.environments import At
@@ -128,6 +130,20 @@ def test_a_newest_release_that_ends_in_the_future_is_told(
     assert (ended.value.code, "ends 2026-01-04, and that is not over" in said) == (1, True)
     monkeypatch.setattr(status, "REAL", At(datetime(2026, 1, 4, tzinfo=UTC)))
     status.status_command(folder / "stream.toml", check=True)
+
+
+def test_warnings_are_made_only_where_they_are_shown(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = list[StreamConfig]()
+
+    def noticed(config: StreamConfig, *, new: int) -> tuple[Caution, ...]:
+        asked.append(config)
+        return ()
+
+    monkeypatch.setattr("synthstream.forecast.noticing.noticed", noticed)
+    for words, times in (("--metrics", 0), ("--check -q", 0), ("--json -q", 1), ("--check", 1)):
+        asked.clear()
+        assert synthstream("status", "stream.toml", *words.split(), cwd=folder).stderr == ""
+        assert len(asked) == times, words
 
 
 NOTE = """

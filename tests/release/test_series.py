@@ -12,10 +12,13 @@ import pytest
 
 from synthstream import Budget, Clock, Releases, Stream, StreamConfig
 from synthstream.errors import ConfigError, NotReleased, SchemaError
+from synthstream.kernel.counters import Toeplitz
 from synthstream.kernel.gate import Gate
 from synthstream.kernel.tables import Refreshed
 from synthstream.measured import Measured
+from synthstream.publish.folder import ParquetSink
 from synthstream.release.series import Step, counted, steps
+from synthstream.strategies.combined import _kept
 from synthstream.stream.verification import verify
 from synthstream.synthesizers.simulation.seeded import SeededGate
 from synthstream.workload import Workload
@@ -70,6 +73,34 @@ def test_each_release_has_the_numbers_of_its_own_tick(tmp_path: Path, kind: str)
     own = release.table(["ward"]).select("measured", "stderr")
     last = release.series.filter(pl.col("span") == "running", pl.col("column") == "ward")
     assert last.select("measured", "stderr").equals(own)
+
+
+@pytest.mark.parametrize("kind", ["always", "refresh", "epochs"])
+def test_a_series_reads_each_release_once(tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    found, asked, read = Releases(ran(tmp_path, kind, gates=seeded)), list[tuple[int, str]](), ParquetSink.read
+
+    def reading(self: ParquetSink, tick: int, name: str) -> pl.DataFrame:
+        asked.append((tick, name))
+        return read(self, tick, name)
+
+    monkeypatch.setattr(ParquetSink, "read", reading)
+    found.series("ward")
+    assert asked == [(tick, "measured.parquet") for tick in range(TICKS)]
+
+
+def test_what_a_tick_shares_with_others_is_reckoned_a_few_times(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found, asked, shared = Releases(ran(tmp_path, "refresh", gates=seeded)), list[tuple[int, int]](), Toeplitz.shared
+
+    def reckoned(self: Toeplitz, s: int, t: int) -> float:
+        asked.append((s, t))
+        return shared(self, s, t)
+
+    _kept.cache_clear()
+    monkeypatch.setattr(Toeplitz, "shared", reckoned)
+    found.series("ward")
+    assert len(asked) == len({*asked}) <= 3 * TICKS  # with itself, with the tick before, with the last refresh
 
 
 def test_in_pure_dp_a_line_of_a_column_is_an_epoch(tmp_path: Path) -> None:

@@ -184,6 +184,39 @@ def test_pairs_are_those_of_the_package_between_refreshes(made: dict[str, tuple[
     np.testing.assert_allclose(np.sqrt(variance), window["stderr"][0], rtol=1e-4)
 
 
+@pytest.mark.parametrize("kind", ["refresh", "epochs"])
+def test_of_short_ticks_only_those_that_can_be_chosen_have_errors(tmp_path: Path, kind: str) -> None:
+    streams.configured(tmp_path, kind, until="2026-01-04")
+    text = (tmp_path / "stream.toml").read_text().replace('every = "1d"', 'every = "5h"').replace("= 12", "= 20")
+    text = text.replace("start = 2026-01-01", "start = 2026-01-01T00:30:00")
+    (tmp_path / "stream.toml").write_text(text)
+    streams.rows(40, 3).write_parquet(tmp_path / "rows-1.parquet")
+    config = StreamConfig.from_toml(text, base=tmp_path)
+    release(config, 14)
+    site, found = tmp_path / "site", synthstream.releases(config.base / "stream.toml")
+    publish_site(config, site, progress=quiet)
+    facts, covariance = facts_of(site), found.covariance(13)
+    at, moments = np.array([moment.removesuffix("Z") for moment in facts["at"]], dtype="M8[m]"), facts["moments"]
+    chosen = set(moments)
+    for start in np.arange("2026-01-01", "2026-01-06", dtype="M8[D]"):  # as the page finds them: ticksOf, windowOf
+        for end in np.arange("2026-01-01", "2026-01-06", dtype="M8[D]"):
+            first = min(max([0, *np.flatnonzero(at <= start).tolist()]), 13)
+            over = np.flatnonzero(at >= end).tolist()
+            last = max(over[0] - 1, 0) if over else 13
+            chosen |= {first - 1, max(first, last)} - {-1}
+    total = facts["tables"][0][2]
+    for t in chosen:
+        cells = cells_of(site, t)
+        ends = cells.get("ends", list(range(t + 1)))
+        assert {s for s in chosen if s <= t} <= {*ends}
+        for s, value in zip(ends, cells["shared"][total], strict=True):
+            np.testing.assert_allclose(value, covariance(s, t)[0], rtol=1e-6)
+    without = [tick for tick in range(14) if "shared" not in cells_of(site, tick)]
+    assert without
+    assert not chosen & {*without}
+    assert all("measured" in cells_of(site, tick) for tick in without)
+
+
 def test_sums_of_epochs_are_those_of_the_package(made: dict[str, tuple[StreamConfig, Path]]) -> None:
     config, site = made["epochs"]
     facts, found = facts_of(site), synthstream.releases(config.base / "stream.toml")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import replace
 from datetime import datetime
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from synthstream.cli.common import AsJson, ConfigPath, Simulate, cautioned, console, program, warn
-from synthstream.cli.runtime import FOUND
+from synthstream.cli.runtime import FOUND, Now
 from synthstream.environment import REAL
 from synthstream.errors import ConfigError, SinkError
 
@@ -21,7 +20,6 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from synthstream.config.config import StreamConfig
-    from synthstream.forecast.warnings import Caution
     from synthstream.schema.clock import Clock
 
 
@@ -41,28 +39,29 @@ def status_command(
     synthstream status stream.toml --check
     """
     from synthstream.cli.metrics import openmetrics
-    from synthstream.forecast.noticing import noticed
     from synthstream.publish.outlets import configured
 
     loaded = configured(config, simulate=simulate)
-    found, cautions = facts(loaded, simulate=simulate, mirrors=True), noticed(loaded, new=0)
+    found = facts(loaded, simulate=simulate, mirrors=True)
     if metrics:
         typer.echo(openmetrics(loaded, found), nl=False)
-    else:
-        _show(found, cautions, config, as_json=as_json)
+    elif as_json or not Now.quiet:
+        _show(found, loaded, config, as_json=as_json)
     if check and (found["refused"] or found["ahead"] or found["due"] > 1):
         raise SystemExit(FOUND)
 
 
-def _show(found: dict[str, Any], cautions: Sequence[Caution], config: Path, *, as_json: bool) -> None:
+def _show(found: dict[str, Any], loaded: StreamConfig, config: Path, *, as_json: bool) -> None:
+    from synthstream.forecast.noticing import noticed
+
     if as_json:
-        found["warnings"] = [caution._asdict() for caution in cautions]
+        found["warnings"] = [caution._asdict() for caution in noticed(loaded, new=0)]
         typer.echo(json.dumps(found, indent=2, ensure_ascii=False))
     elif not found["started"]:
         _print_absent(console(), found, config)
     else:
         _print(console(), found, config)
-        cautioned(console(), cautions)
+        cautioned(console(), noticed(loaded, new=0))
 
 
 def facts(config: StreamConfig, *, simulate: bool = False, mirrors: bool = False) -> dict[str, Any]:

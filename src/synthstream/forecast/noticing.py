@@ -64,7 +64,7 @@ def noticed(config: StreamConfig, *, new: int = _NEWEST) -> tuple[Caution, ...]:
         sink, config = parquet_sink(config.sink), as_published(config)
         last = sink.last()
         if last is not None:
-            builder = from_releases(config, sink, sink.measured, tick=last.tick, secure=True)
+            builder = from_releases(config, sink, sink.measured, tick=last.tick, secure=True).once()
             newest, law = builder.whole(last.tick), partial(chance, gaussian=builder.claim.get("rho") is not None)
             ticks = increments(builder, last.tick)
             told = last.tick - max(new, _BEFORE)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from copy import copy
 from dataclasses import replace
-from functools import partial
-from typing import Any, cast
+from functools import lru_cache, partial
+from typing import Any, Self, cast
 
 import numpy as np
 import polars as pl
@@ -25,6 +26,9 @@ from synthstream.synthesizers.contract import Models, Synthesizer, Windowed
 from synthstream.synthesizers.segments import Resumed, Segment, whole
 from synthstream.synthesizers.succession import carried_covariance, carried_model, carried_reading, promise_of
 from synthstream.workload import FloatArray, Workload
+
+# So many measurements are kept: of a tick, of the one before, and of what both are made with.
+_KEPT = 4
 
 
 class Past:
@@ -81,12 +85,23 @@ class Builder:
         written: Sequence[Mapping[str, Any]] = (),
     ) -> None:
         self._config, self._committed, self.secure = config, committed, secure
+        self.remember(0)
         self.named, self._written, self._claims = named, written, dict[tuple[int, bool], dict[str, Any]]()
         self._first, self._later = synthesizer_of(config.lives[0]), list[Resumed]()
         made = {len(life.lives): synthesizer_of(life) for life in config.lives[1:]} | {1: self._first}
         for start, model in segments:
             inner = made[len(config.at(start).lives)]
             self._later.append(Resumed(inner=inner, segment=self._segment(start, model)))
+
+    def remember(self, number: int) -> Self:
+        """Keep what was measured at so many ticks, those that were asked for last; returns itself."""
+        keep = lru_cache(number)
+        self._committed, self.measured, self.whole = keep(self._committed), keep(self._measured), keep(self._whole)
+        return self
+
+    def once(self) -> Self:
+        """The same, for one question about many ticks: asked in their order, it reads each release a single time."""
+        return copy(self).remember(_KEPT)
 
     def _segment(self, start: int, model: Models) -> Segment:
         return Segment(start=start, reading=self._carried(start, self.whole(start - 1)), model=model)
@@ -154,12 +169,12 @@ class Builder:
             raise StateCorrupt(f"tick {tick} has not been measured, although a later one has. Restore what is missing.")
         return committed
 
-    def measured(self, tick: int) -> Reading:
+    def _measured(self, tick: int) -> Reading:
         """What was measured at a tick."""
         reading: Reading = self.synthesizer(tick).unpack(tick, self._of(tick).released)
         return reading
 
-    def whole(self, tick: int) -> Reading:
+    def _whole(self, tick: int) -> Reading:
         """What is published as measured at a tick: over all segments."""
         return self.synthesizer(tick).whole(tick, self.measured)
 
@@ -317,8 +332,8 @@ class Builder:
     def _series(self, tick: int) -> pl.DataFrame:
         """The lines of a release's own tick."""
         schema, moment = self._config.at(tick).schema, self._config.clock.boundary
-        own = lines(schema, self.counted(tick, tick), moment, span="tick")
-        return pl.concat([own, lines(schema, running(self._tables(tick, at=tick)), moment, span="running")])
+        own = lines(schema, [self.counted(tick, tick)], moment, span="tick")
+        return pl.concat([own, lines(schema, [running(self._tables(tick, at=tick))], moment, span="running")])
 
     def carried(self, then: Release, *, at: int) -> Release:
         """A release from before a cut, over the columns of a later tick."""

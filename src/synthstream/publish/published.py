@@ -167,7 +167,7 @@ class Releases:
 
     def covariance(self, tick: int) -> Callable[[int, int], FloatArray]:
         """Of the noise, between any two ticks up to this one: see :meth:`Builder.covariance`. Public facts alone."""
-        return partial(self._builder(tick).covariance, at=tick)
+        return partial(self._builder(tick).once().covariance, at=tick)
 
     def series(
         self,
@@ -208,28 +208,28 @@ class Releases:
         """
         if self.config.workload is None or lower or upper:
             return self._masses(column, every, lower or {}, upper or {}).drop([] if every else "whole")
-        marginal, found, recorded = self._small(column), list[pl.DataFrame](), self._recorded(column)
-        for (first, _, whole), counted in self._counted(every):
-            tables = counted.workload.marginals
-            if every is not None and first < recorded:
+        marginal, found, recorded = self._small(column), list[tuple[Step, Measured]](), self._recorded(column)
+        for step, counted in self._counted(every):
+            place = [q for q, table in enumerate(counted.workload.marginals) if table == marginal]
+            if every is not None and step.first < recorded:
                 continue
-            if every is not None and (marginal not in tables or counted.since[tables.index(marginal)] != first):
+            if every is not None and counted.since[place].tolist() != [step.first]:
                 raise NotReleased(
                     f"series: {column or 'the total'} is not known at the end of every tick, so not for every "
                     f"{every}. Leave 'every' out: each line then says from when to when it counts."
                 )
-            lines = self._lines(only(counted, [tables.index(marginal)] if marginal in tables else []))
-            found.append(lines if every is None else lines.with_columns(whole=pl.lit(whole)))
+            found.append((step, only(counted, place)))
         if not found:
             raise NotReleased(f"series: no step of {every} lies after {column!r} was first recorded. Leave 'every' out")
-        return pl.concat(found).drop("tick", "column", "span", *([] if marginal else ["value"]))
+        unasked = [name for name, asked in (("value", marginal), ("whole", every)) if not asked]
+        return self._lines(found).drop("tick", "column", "span", *unasked)
 
     def counts(self, *, every: str | None = None) -> pl.DataFrame:
         """As :meth:`series`, of the total and all columns at once, as far as they are known: with ``column`` beside
         ``value``, null for the total, and always with ``whole``.
         """
-        each = ((step, self._lines(_since(step.first, counted))) for step, counted in self._counted(every))
-        return pl.concat([lines.with_columns(whole=pl.lit(step.whole)) for step, lines in each]).drop("tick", "span")
+        each = [(step, _since(step.first, counted)) for step, counted in self._counted(every)]
+        return self._lines(each).drop("tick", "span")
 
     def beside_last_year(self, *, every: str | None = None) -> pl.DataFrame:
         """What was counted in the newest step beside the step that began a year before, as near as steps lie to it.
@@ -242,16 +242,15 @@ class Releases:
             one; ``difference``, its own ``stderr_difference`` from the covariance of the noise, and ``z``, one divided
             by the other. Empty if there is no earlier one.
         """
-        clock, builder = self.config.clock, self._builder(self._newest())
-        spans = steps(clock, every, newest=self._newest())
+        clock, builder = self.config.clock, self._builder(newest := self._newest())
+        spans = steps(clock, every, newest=newest)
         now = spans[-1] if spans[-1].whole or len(spans) == 1 else spans[-2]
         starts = [clock.boundary(step.first) for step in spans]
         before = starts[spans.index(now)] - timedelta(days=365.25)
         then = min(spans, key=lambda span: abs(starts[spans.index(span)] - before))
         length = starts[min(1, len(spans) - 1)] - starts[0]
-        newest = self._newest()
-        known = [_since(step.first, builder.counted(step.first, step.last, at=newest)) for step in (now, then)]
-        frames = [self._lines(one).drop("tick", "span") for one in known]
+        known = [(step, _since(step.first, builder.counted(*step[:2], at=newest))) for step in (now, then)]
+        frames = [self._lines([one]).drop("tick", "span", "whole") for one in known]
         if abs(starts[spans.index(then)] - before) > max(length, timedelta(days=1)) or then == now:
             frames = [frame.clear() for frame in frames]
         both = frames[0].join(frames[1], on=["column", "value"], how="inner", suffix="_then", nulls_equal=True)
@@ -270,23 +269,24 @@ class Releases:
         if isinstance(release := self.last, TableRelease):
             since = max((self._recorded(name) for name in release.schema.names_of_places), default=0)
             return located_by_step(self.config.clock, release, self._counted(every), (lower, upper), every, since)
-        builder, spans = self._builder(newest := self._newest()), steps(self.config.clock, every, newest=newest)
+        builder, spans = self._builder(newest := self._newest()).once(), steps(self.config.clock, every, newest=newest)
         for step in spans:
             self._check(builder, step.last)
         return masses_by_step(self.config, builder, spans, lower, upper, newest=newest)
 
     def _counted(self, every: str | None) -> Iterator[tuple[Step, Measured]]:
         """Each step, and what was counted in it; each release is checked."""
-        newest = self._newest()
         if self.config.workload is None:
             raise NotReleased("counts: a stream of points has no tables; ask series() for the events in a box")
-        builder = self._builder(newest)
+        builder = self._builder(newest := self._newest()).once()
         for step in steps(self.config.clock, every, newest=newest):
             self._check(builder, step.last)
             yield step, builder.counted(step.first, step.last, at=newest)
 
-    def _lines(self, counted: Measured) -> pl.DataFrame:
-        return lines(self.config.schema, known(self.config, counted), self.config.clock.boundary, span="tick")
+    def _lines(self, each: list[tuple[Step, Measured]]) -> pl.DataFrame:
+        found = [known(self.config, counted) for _, counted in each]
+        whole = np.repeat([step.whole for step, _ in each], [counted.values.size for counted in found])
+        return lines(self.config.schema, found, self.config.clock.boundary, span="tick").with_columns(whole=whole)
 
     def _small(self, column: str | None) -> tuple[int, ...]:
         """The table of a column, or the total, if the stream counts it."""

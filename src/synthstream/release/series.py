@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime
 from itertools import chain
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -99,8 +99,8 @@ def running(measured: Measured) -> Measured:
     return only(found, np.flatnonzero(found.since == 0).tolist())
 
 
-def lines(schema: Schema, found: Measured, moment: Callable[[int], datetime], *, span: Span) -> pl.DataFrame:
-    """A line for each cell of small tables.
+def lines(schema: Schema, found: Sequence[Measured], moment: Callable[[int], datetime], *, span: Span) -> pl.DataFrame:
+    """A line for each cell of small tables, of one tick after the other.
 
     Args:
         moment: when a tick begins.
@@ -109,22 +109,27 @@ def lines(schema: Schema, found: Measured, moment: Callable[[int], datetime], *,
         ``tick``; ``start`` and ``end`` of what is counted, on the stream's own wall clock; ``column`` and ``value``,
         null for the total; ``measured`` and ``stderr``, null if not known; ``span``.
     """
-    workload = found.workload
-    begun = [moment(since).replace(tzinfo=None) for since in found.since.tolist()]
-    each = np.repeat(np.arange(len(begun)), workload.lengths)
-    starts, ends = pl.Series(begun, dtype=pl.Datetime("us")), moment(found.tick + 1).replace(tzinfo=None)
-    labels: list[tuple[str | None, ...]] = [schema.labels[m[0]] if m else (None,) for m in workload.marginals]
-    names = pl.Series([schema.names[m[0]] if m else None for m in workload.marginals], dtype=pl.String)
-    stderr = pl.Series(np.sqrt(found.cell_variance()), dtype=pl.Float64).fill_nan(None)
+    tables = [(one, q) for one in found for q in range(len(one.workload.marginals))]
+    of_columns = [one.workload.marginals[q] for one, q in tables]
+    each = np.repeat(np.arange(len(tables)), np.array([one.workload.lengths[q] for one, q in tables], dtype=np.int64))
+    labels: list[tuple[str | None, ...]] = [schema.labels[m[0]] if m else (None,) for m in of_columns]
+
+    def of_table(values: Iterable[Any], kind: Any) -> pl.Series:
+        return pl.Series(values, dtype=kind).gather(each)
+
+    def of_cell(values: Iterable[FloatArray]) -> pl.Series:
+        return pl.Series(np.concatenate([np.zeros(0), *values]), dtype=pl.Float64).fill_nan(None)
+
+    ends = {one.tick: moment(one.tick + 1).replace(tzinfo=None) for one in found}
     return pl.DataFrame(
         {
-            "tick": pl.Series([found.tick], dtype=pl.Int64).new_from_index(0, each.size),
-            "start": starts.gather(each),
-            "end": pl.Series([ends], dtype=pl.Datetime("us")).new_from_index(0, each.size),
-            "column": names.gather(each),
+            "tick": of_table([one.tick for one, _ in tables], pl.Int64),
+            "start": of_table([moment(int(one.since[q])).replace(tzinfo=None) for one, q in tables], pl.Datetime("us")),
+            "end": of_table([ends[one.tick] for one, _ in tables], pl.Datetime("us")),
+            "column": of_table([schema.names[m[0]] if m else None for m in of_columns], pl.String),
             "value": pl.Series([*chain(*labels)], dtype=pl.String),
-            "measured": pl.Series(found.values, dtype=pl.Float64).fill_nan(None),
-            "stderr": stderr,
+            "measured": of_cell(one.values for one in found),
+            "stderr": of_cell(np.sqrt(one.cell_variance()) for one in found),
             "span": pl.Series([span]).new_from_index(0, each.size),
         }
     )

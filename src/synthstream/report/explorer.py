@@ -130,16 +130,30 @@ class Explorer:
                 found["measured"][place] = value
             found["since"] = [0 if one else since for one, since in zip(single, found["since"], strict=True)]
         if self._running or self._epochs:
-            found["shared"] = self._shared(tick.tick)
+            found |= self._shared(tick.tick)
         return _script(_CELLS, found, tick.tick)
 
-    def _shared(self, tick: int) -> list[list[float]]:
-        """For each noise its covariances with what was measured up to each tick until this one."""
-        rows = np.array([self._covariance(s, tick)[self._noises[1]] for s in range(tick + 1)])
+    def _shared(self, tick: int) -> dict[str, Any]:
+        """For each noise its covariances with what was measured up to each tick that can be chosen, until this one, and
+        which these are, if not all; nothing of a tick that cannot be chosen.
+        """
+        ends = [s for s in range(tick + 1) if s in self._ends] if tick in self._ends else []
+        rows = np.array([self._covariance(s, tick)[self._noises[1]] for s in ends])
         if self._epochs:  # which share no noise: two sums share that of the earlier one
-            for s, row in enumerate(rows):
+            for s, row in zip(ends, rows, strict=True):
                 row[1:] = self._of_epochs(max(end for end in self._sums if end <= s))
-        return [[float(f"{value:.7g}") for value in row] for row in rows.T.tolist()]
+        shared = {"shared": [[float(f"{value:.7g}") for value in row] for row in rows.T.tolist()]} if ends else {}
+        return shared if len(ends) in (0, tick + 1) else {"ends": ends, **shared}
+
+    @cached_property
+    def _ends(self) -> set[int]:
+        """Ticks up to whose ends a span can reach, or the time before it. Readers choose dates: there is one tick that
+        ends before each midnight, and one that goes on; tables have their :meth:`_moments`; and there are the newest.
+        """
+        newest = self._found.newest.tick
+        at = np.array([_moment(self._config.clock.boundary(t))[:16] for t in range(newest + 2)], dtype="M8[m]")
+        midnights = np.flatnonzero(np.diff((at - 1).astype("M8[D]")).astype(int))
+        return {0, *midnights.tolist(), *(midnights - 1).tolist(), *self._moments, newest - 1, newest}
 
     def _of_epochs(self, last: int) -> FloatArray:
         """Variance of the sums up to a tick, for each table of one column."""
@@ -214,7 +228,7 @@ class Explorer:
                 "at": [_moment(clock.boundary(tick)) for tick in range(ticks[-1] + 2)],
                 "columns": [*(self._column(i, column) for i, column in enumerate(self._columns)), _ALL],
                 "tables": [[table.columns or (len(self._columns),), *table[1:]] for table in self.tables],
-                "moments": self._moments(),
+                "moments": self._moments,
                 "pairs": self._pairs(),
                 "laplace": self._found.newest.manifest["claim"].get("pure_epsilon") is not None,
                 "map": None if axes is None else list(axes),
@@ -281,6 +295,7 @@ class Explorer:
         frame = self._found.sink.read(tick.tick, "tables.parquet", columns=["count", "measured"])
         return _rounded(frame["measured" if self._running else "count"][self._small.tolist()])
 
+    @cached_property
     def _moments(self) -> list[int]:
         """Ticks at which tables that are :attr:`Explored.late` were measured."""
         if self._config.measures != "refresh":

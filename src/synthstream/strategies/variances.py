@@ -17,6 +17,8 @@ class Series(Protocol):
     def covariance(self, s: int, t: int, *, multiplier: float) -> float:
         """Covariance of the noise in two of its values, by their numbers."""
 
+    def __hash__(self) -> int: ...
+
 
 def laplace_variance(scale: float) -> float:
     """Variance of the discrete Laplace law: 2 p / (1 - p)^2 with p = exp(-1 / scale).

@@ -55,7 +55,10 @@ const synthstream = (() => {
   function covariance(a, b) {
     const noise = facts.tables[a.table][2];
     let sum = noise < 0 ? NaN : 0;
-    for (const [u, s] of a.terms) for (const [v, t] of b.terms) sum += u * v * loaded[Math.max(s, t)].shared[noise][Math.min(s, t)];
+    for (const [u, s] of a.terms) for (const [v, t] of b.terms) {
+      const { shared, ends } = loaded[Math.max(s, t)], first = Math.min(s, t);
+      sum += u * v * shared[noise][ends ? ends.indexOf(first) : first];
+    }
     return sum;
   }
   // Marks cells that noise alone could have filled: of those that are left, at most 5 % are expected to be empty
