@@ -203,8 +203,8 @@ def more_of_a_person_than_is_charged(patch: Patch) -> None:
     """The budget is divided for three events of a person, and thirty may count."""
     honest = Contributions.__init__
 
-    def broken(self: Contributions, store: Store, unit: Unit) -> None:
-        honest(self, store, replace(unit, max_events=10 * unit.max_events))
+    def broken(self: Contributions, store: Store, unit: Unit, *, cuts: int) -> None:
+        honest(self, store, replace(unit, max_events=10 * unit.max_events), cuts=cuts)
 
     patch.setattr(Contributions, "__init__", broken)
 
