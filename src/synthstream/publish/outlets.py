@@ -66,8 +66,8 @@ def as_published(config: StreamConfig) -> StreamConfig:
     return as_begun(load(config.sink.path) if there and config.sink is not None else config)
 
 
-def is_public(config: StreamConfig, place: Path) -> Path | None:
-    """The folder of releases, of a mirror, or of a site or a copy of releases, that a path lies in.
+def public_folder(config: StreamConfig, place: Path) -> Path | None:
+    """The folder of releases, of a mirror, or of a site or a copy of releases, that a path lies in; ``None`` if none.
 
     Args:
         place: absolute, without links.

@@ -10,7 +10,7 @@ import polars as pl
 from synthstream.config.config import StreamConfig
 from synthstream.environment import sync
 from synthstream.errors import StateError
-from synthstream.publish.outlets import is_public
+from synthstream.publish.outlets import public_folder
 from synthstream.state.folder import STORE, is_state
 from synthstream.state.store import Store
 from synthstream.stream.opening import begun
@@ -61,7 +61,7 @@ def _refuse_place(config: StreamConfig, folder: Path) -> None:
     if folder.exists():
         raise StateError(f"-o {folder} is there already. Name a folder that does not exist yet.")
     place = folder.resolve()
-    if public := is_public(config, place):
+    if public := public_folder(config, place):
         raise StateError(
             f"-o {folder} lies in {public}, which is published; a backup is as secret as the data. Name another "
             "folder. Nothing was written."

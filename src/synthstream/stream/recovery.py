@@ -320,8 +320,7 @@ def republish(config: StreamConfig, *, env: Env = REAL, progress: Progress = ite
                 "is not there either. Ticks that were published after the backup are known to readers alone: built "
                 "from here, the stream would draw them a second time. Copy the releases back, from a reader or a "
                 "mirror, and say --adopt. Only if you know that none was published after that tick: --republish "
-                "--unchecked. "
-                "Nothing was changed."
+                "--unchecked. Nothing was changed."
             )
         _refuse_other_draws(config, store, sink, marked[0], env)
         secure = store.meta("secure") == "True"
