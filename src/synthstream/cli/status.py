@@ -175,12 +175,14 @@ def _print_absent(shown: Console, found: dict[str, Any], config: Path) -> None:
 def _print(shown: Console, found: dict[str, Any], config: Path) -> None:
     if found["simulated"]:
         warn(shown)
-    if found["backup"]:
-        words = f"This state is a backup; `run` will refuse. `{program()} recover {config} --adopt` goes on from it."
-        shown.print(words, style="bold")
-    if found["missing"]:
-        words = "The newest release is missing; `run` will refuse."
-        shown.print(f"{words} `{program()} recover {config} --republish` makes it again.", style="bold")
+    adopt, again = (f"`{program()} recover {config} --{what}`" for what in ("adopt", "republish"))
+    if found["backup"] and found["missing"]:
+        words = "This state is a backup, and the newest release that it knows is missing; `run` will refuse. Copy the"
+        shown.print(f"{words} releases back, from a reader or a mirror; then {adopt} goes on from it.", style="bold")
+    elif found["backup"]:
+        shown.print(f"This state is a backup; `run` will refuse. {adopt} goes on from it.", style="bold")
+    elif found["missing"]:
+        shown.print(f"The newest release is missing; `run` will refuse. {again} makes it again.", style="bold")
     if found["keyless"]:
         shown.print("The key_file of [encryption] is not there; `run` will refuse.", style="bold")
     if found["ahead"]:
