@@ -4,7 +4,7 @@ EXTRAS ?= dev
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: install demo demo-places demo-points loops test test-all wheel-test soak mutation bench bench-tables bench-points bench-peers bench-unseen check docs images clean
+.PHONY: install demo demo-places demo-points loops test test-all slow wheel-test soak mutation bench bench-tables bench-points bench-peers bench-unseen check docs images clean
 
 $(VENV)/ready: pyproject.toml requirements.lock
 	$(PYTHON) -c 'import sys; sys.exit("Synthstream needs Python 3.11 or newer; say make PYTHON=python3.11") if sys.version_info < (3, 11) else None'
@@ -33,10 +33,10 @@ demo-points: $(VENV)/ready
 WORKERS := $(shell $(PYTHON) -c 'import os; print(min(9, (os.cpu_count() or 1) + 1))')
 
 # What the processes import is compiled once. Each takes one core: small frames in many threads wait for each other.
-loops test test-all: export PYTHONDONTWRITEBYTECODE =
-loops test test-all: export POLARS_MAX_THREADS = 1
-loops test test-all: export OMP_NUM_THREADS = 1
-loops test test-all: export OPENBLAS_NUM_THREADS = 1
+loops test slow: export PYTHONDONTWRITEBYTECODE =
+loops test slow: export POLARS_MAX_THREADS = 1
+loops test slow: export OMP_NUM_THREADS = 1
+loops test slow: export OPENBLAS_NUM_THREADS = 1
 
 # All loops that Numba compiles, which a stream of each kind runs: by one process, where each that tests would do it.
 loops: $(VENV)/ready
@@ -50,8 +50,11 @@ test: $(VENV)/ready
 $(VENV)/node_modules/axe-core/axe.min.js:
 	-npm install --silent --no-save --prefix $(VENV) axe-core@4.14.1
 
-# What make test leaves out: laws of the noise on many samples, kills, browsers, every kind with everything, a wheel.
-test-all: wheel-test $(VENV)/node_modules/axe-core/axe.min.js
+# What make test leaves out: the slow tests, and a wheel.
+test-all: wheel-test slow
+
+# Laws of the noise on many samples, kills, browsers, every kind with everything.
+slow: $(VENV)/ready $(VENV)/node_modules/axe-core/axe.min.js
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup -m "slow and not soak"
 
 # A wheel of this checkout, in a new environment in another folder.

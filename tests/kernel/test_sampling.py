@@ -239,7 +239,7 @@ class Count:
 def test_without_floats_the_samples_are_the_same(
     sampler: Sampler, scale: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    size = 1500
+    size = 600
     fast = sampler(scale, size, entropy=SeededGate(5).entropy)
     count = Count(monkeypatch)
     monkeypatch.setattr(sampling, "_BAND", 1e300)
