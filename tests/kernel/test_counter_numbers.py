@@ -9,6 +9,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from benchmarks.least_error import above, least
 
 from synthstream.kernel import counters
 from synthstream.kernel.counters import Blt, Counter, Kary, Restarted, Simple, Toeplitz, counter, restarted
@@ -63,6 +64,16 @@ def test_noise_is_asked_about_up_to_the_last_tick(c: Counter, monkeypatch: pytes
     monkeypatch.setattr(type(c), "reach", reach)
     assert c.draws(1.0)
     assert asked == [LAST_TICK if c.horizon is None else T - 1]
+
+
+@every
+def test_no_error_is_below_the_least_and_the_best_are_near_it(c: Counter) -> None:
+    singular = np.linalg.svd(np.tril(np.ones((T, T))), compute_uv=False)
+    assert least(T) == pytest.approx(singular.mean(), rel=1e-12)
+    assert math.log(2 * T + 1) / math.pi <= least(T)
+    assert above(c, min(T, c.horizon or 13)) >= 1
+    if isinstance(c, Toeplitz | Blt):
+        assert above(c, T) < 1.1
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -19,6 +19,7 @@ STATEMENTS = {
     "hypercube": "Sparse counts in the nodes of a growing partition are differentially private if one event is "
     "replaced.",
     "kary": "The k-ary tree with subtraction: each event is in few noisy spans, whose costs add up to the budget.",
+    "least-error": "What releasing at many ticks costs at least in accuracy, if noise is added to sums.",
     "marginals": "All tables of the workload at every tick satisfy the one budget that is divided among them.",
     "nodes": "Running sums made of noisy spans cost at most what the spans that hold one event cost together.",
     "participation": "Several events of one person in one matrix counter cost less than as many separate ones.",
