@@ -18,10 +18,10 @@ import numpy as np
 from benchmarks import online
 from benchmarks.clouds import Cloud, points
 from benchmarks.environment import environment
+from synthstream.accounting.gaussian import largest_rho
 from synthstream.kernel.counters import Blt, Counter, Kary, Restarted, Simple, Toeplitz
 from synthstream.kernel.counters.written import Dense
 from synthstream.papers.counters import Binary, Block, Hybrid
-from synthstream.privacy import Budget
 
 TICKS = (10, 100, 1_000)
 DENSE = 100  # the longest horizon that is written down quickly
@@ -74,8 +74,7 @@ def main() -> None:
             what = {"counter": type(made).__name__, "noise": made.noise, "bounded": bounded, "ticks": ticks}
             lines.append({**what, "beside_least": round(above(made, ticks), 3)})
     for delta in (0.0, 1e-9):
-        budget = Budget(epsilon=1.0, delta=delta)
-        once = math.sqrt(2 if budget.pure else 1 / (2 * float(budget.rho)))
+        once = math.sqrt(2 if delta == 0 else 1 / (2 * largest_rho(1.0, delta=delta, unit=1e6)))
         for data in CLOUDS:
             rms = math.sqrt(np.mean([squares(data, delta=delta, seed=seed) for seed in range(SEEDS)]))
             bound = once * least(STEPS) * least(BORDERS)

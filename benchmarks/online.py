@@ -79,7 +79,7 @@ def scheduled(
     """
     number, dimension = cloud.shape
     depth = min(max(math.ceil(math.log2(max(epsilon * number, 2))), dimension), 22)
-    budget = Budget(epsilon=epsilon, delta=delta)
+    budget = Budget(epsilon=epsilon, delta=delta, exact=True)
     partition = Partition(dimension=dimension, depth=depth)
     edition = settings.get("edition", NEWEST)
     joint, public = joint_levels(edition, pure=delta == 0, bounded=False), neighbours == "replace-one"
