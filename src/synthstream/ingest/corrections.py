@@ -14,6 +14,7 @@ from synthstream.errors import ConfigError, SourceError
 from synthstream.ingest.counting import files_of
 from synthstream.ingest.filenames import RETIRED, FileNames, item_of
 from synthstream.ingest.files import FileSource
+from synthstream.state.sealing import framed
 from synthstream.state.store import Store
 from synthstream.state.turns import alone
 
@@ -22,10 +23,7 @@ Stands = Literal["counted", "changed", "gone", "retired", "new"]
 
 def content_of(fingerprint: str, secret: bytes) -> str:
     """A fingerprint of a file, keyed: tells equal from different, and nothing to who lacks the key."""
-    mac = hmac.new(secret, digestmod=hashlib.sha256)
-    part = fingerprint.encode()
-    mac.update(len(part).to_bytes(8, "big") + part)
-    return mac.hexdigest()
+    return hmac.new(secret, framed(fingerprint.encode()), hashlib.sha256).hexdigest()
 
 
 _NO_OP = (

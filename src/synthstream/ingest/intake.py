@@ -11,7 +11,7 @@ from datetime import datetime
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
@@ -40,17 +40,17 @@ from synthstream.ingest.files import FileSource
 from synthstream.ingest.logs import opened
 from synthstream.ingest.persons import Contributions
 from synthstream.schema.coercion import Frame, slices
+from synthstream.state.sealing import framed
 from synthstream.state.store import Store
 from synthstream.workload import THREADS
 
+T = TypeVar("T")
 _CHUNK_ROWS = 250_000
 _CURSOR = "cursor"
 # In place of the fingerprint of a batch that was counted before a cut: it was made of other columns.
 BEFORE = "before a cut"
 _FILES_AT_ONCE = 1000  # that are counted elsewhere
 _UNSAVED_CELLS = 4_000_000  # 64 MB
-
-# Counts the rows of some files on other machines; raises ``FilesLeftOut`` for those that it cannot count.
 
 
 class Elsewhere(NamedTuple):
@@ -104,40 +104,19 @@ class Intake:
         else:
             chunks = slices(rows, _CHUNK_ROWS)
         encoded = (chunk if isinstance(chunk, PrivateRows) else encode(self._config, chunk) for chunk in chunks)
-        item = f"batch {batch_id}"
-        known = None if batch_id is None else self._store.ingested(item)
-        mac = self._keyed()
-        if known is None:
-            with self._committed():
-                for part in encoded:
-                    if batch_id is not None:
-                        _feed(mac, *self._told(part))
-                    self._add(part, open_tick)
-                if batch_id is not None:
-                    self._store.put_ingested(item, mac.hexdigest())
-            return
-        for part in encoded:
-            _feed(mac, *self._told(part))
-        if known not in (BEFORE, mac.hexdigest()):
+        if not self._once(_batch(batch_id), encoded, self._told, partial(self._add, open_tick=open_tick)):
             raise _conflict(batch_id)
 
     def forget(self, path: Path, request: str, *, open_tick: int) -> None:
         if self._config.clock.horizon is not None and open_tick >= self._config.clock.horizon:
             raise HorizonExhausted("All ticks have been released: none is open at which rows could be taken away.")
         # Where earlier rows have counted elsewhere, their own time says which may be taken away here.
-        dated, item, mac = self._first > 0, f"forget {request}", self._keyed()
+        dated = self._first > 0
         columns = columns_of(self._config, away=True, dated=dated)
         chunks = file_of(self._config, path, columns=columns).read(path, chunk_rows=_CHUNK_ROWS)
-        parts = [encode(self._config, rows, away=True, dated=dated) for rows in chunks]
-        for part in parts:
-            _feed(mac, *part.content())
-        known = self._store.ingested(item)
-        if known is None:
-            with self._committed():
-                for part in parts:
-                    self._add(part, open_tick)
-                self._store.put_ingested(item, mac.hexdigest())
-        elif known not in (BEFORE, mac.hexdigest()):
+        encoded = (encode(self._config, rows, away=True, dated=dated) for rows in chunks)
+        count = partial(self._add, open_tick=open_tick)
+        if not self._once(f"forget {request}", encoded, PrivateRows.content, count):
             raise BatchConflict(
                 f"request {request!r} came before with other rows. Nothing was taken away; use a new id."
             )
@@ -269,17 +248,39 @@ class Intake:
             self._people.close(tick)
 
     def add(self, counts: CountsByTick, *, batch_id: str | None, open_tick: int) -> None:
-        total = self._ours(counts)
-        item, mac = f"batch {batch_id}", self._keyed()
-        _feed(mac, total.until(self._config.clock.horizon).to_bytes())
-        known = None if batch_id is None else self._store.ingested(item)
-        if known is None:
-            with self._committed():
-                self._put(total, open_tick)
-                if batch_id is not None:
-                    self._store.put_ingested(item, mac.hexdigest())
-        elif known not in (BEFORE, mac.hexdigest()):
+        horizon = self._config.clock.horizon
+
+        def told(part: CountsByTick) -> tuple[bytes, ...]:
+            return (part.until(horizon).to_bytes(),)
+
+        if not self._once(_batch(batch_id), [self._ours(counts)], told, partial(self._put, open_tick=open_tick)):
             raise _conflict(batch_id)
+
+    def _once(
+        self, item: str | None, parts: Iterable[T], told: Callable[[T], tuple[bytes, ...]], count: Callable[[T], None]
+    ) -> bool:
+        """Count parts under a name: all of them, or none if it is known. Returns whether a known one had these parts.
+
+        Args:
+            item: the name in the store; without one, they count whatever came before.
+            told: what tells a part from others, as bytes.
+            count: adds a part to what waits.
+        """
+        known = None if item is None else self._store.ingested(item)
+        # Tells equal from different, and nothing to who lacks the key.
+        mac = hmac.new(self._store.secret, digestmod=hashlib.sha256)
+        if known is not None:
+            for part in parts:
+                mac.update(framed(*told(part)))
+            return known in (BEFORE, mac.hexdigest())
+        with self._committed():
+            for part in parts:
+                if item is not None:
+                    mac.update(framed(*told(part)))
+                count(part)
+            if item is not None:
+                self._store.put_ingested(item, mac.hexdigest())
+        return True
 
     def batches(self, prefix: str) -> list[str]:
         return [item[len("batch ") :] for item in self._store.items(f"batch {prefix}")]
@@ -323,17 +324,13 @@ class Intake:
             yield
             self._save()
 
-    def _keyed(self) -> hmac.HMAC:
-        """A keyed fingerprint of private content: tells equal from different, and nothing to who lacks the key."""
-        return hmac.new(self._store.secret, digestmod=hashlib.sha256)
+
+def _batch(batch_id: str | None) -> str | None:
+    """What the state calls a batch of this id."""
+    return None if batch_id is None else f"batch {batch_id}"
 
 
 def _conflict(batch_id: str | None) -> BatchConflict:
     return BatchConflict(
         f"batch_id {batch_id!r} was counted before with other content. Nothing was counted now; give new rows a new id."
     )
-
-
-def _feed(mac: hmac.HMAC, *parts: bytes) -> None:
-    for part in parts:
-        mac.update(len(part).to_bytes(8, "big") + part)
