@@ -33,8 +33,7 @@ from synthstream.privacy import EVENT, Budget, Unit
 from synthstream.schema.clock import Clock
 from synthstream.schema.columns import Column
 from synthstream.schema.coordinates import Coordinate
-from synthstream.schema.districts import Districts
-from synthstream.schema.places import View
+from synthstream.schema.districts import OfPlace
 from synthstream.schema.region import Domain
 from synthstream.schema.schema import Schema
 
@@ -176,13 +175,13 @@ def _region(file: File, schema: Schema | None, base: Path) -> Domain | None:
 
 def _views(
     file: File, i: int, before: Sequence[Column], budget: Budget, *, base: Path, edition: Edition
-) -> list[View | Districts]:
+) -> list[OfPlace]:
     """The columns of a place; ``before``: all others, and places before it. ``ConfigError`` if the stream has none."""
     section, person = file.columns[i], file.privacy.unit
     if not isinstance(section, PlaceSection) or file.synthesizer.kind != "table":
         raise ConfigError('type = "place": belongs to kind = "table" in [synthesizer]')
-    places = [column for column in before if isinstance(column, View | Districts)]
-    others = [column for column in before if not isinstance(column, View | Districts)]
+    places = [column for column in before if isinstance(column, OfPlace)]
+    others = [column for column in before if not isinstance(column, OfPlace)]
     events = 1 if person == "event" else person.max_events
     return views_of(section, others, budget, events, places=places, base=base, edition=edition)
 

@@ -31,7 +31,6 @@ from synthstream.config.synthesis import SynthesizerConfig
 from synthstream.errors import ConfigError
 from synthstream.kinds import NEWEST, Edition
 from synthstream.schema.clock import Clock
-from synthstream.schema.districts import Districts
 from synthstream.schema.mapping import SchemaMapping
 from synthstream.schema.schema import Schema
 from synthstream.workload import Workload
@@ -132,7 +131,7 @@ class StreamConfig:
             problems.raise_if_any()
             before = made.after.config.settings
         region = None if made.schema.region is None else made.schema.region.text
-        regions = {c.finest.place: c.text for c in made.schema.columns if isinstance(c, Districts)}
+        regions = {place: districts.text for place, districts in made.schema.districts.items()}
         settings = settings_text(data, folder, before=before, region=region, regions=regions)
         return replace(made, settings=settings)
 

@@ -22,7 +22,7 @@ from synthstream.kinds import NEWEST, Edition
 from synthstream.privacy import Budget
 from synthstream.schema.columns import Boolean, Column
 from synthstream.schema.conditions import like
-from synthstream.schema.districts import NAME, Districts
+from synthstream.schema.districts import NAME, Districts, OfPlace
 from synthstream.schema.places import FINEST, View
 from synthstream.schema.schema import Schema
 from synthstream.workload import Workload
@@ -81,10 +81,10 @@ def views_of(
     budget: Budget,
     events: int,
     *,
-    places: Sequence[View | Districts] = (),
+    places: Sequence[OfPlace] = (),
     base: Path | None = None,
     edition: Edition = NEWEST,
-) -> list[View | Districts]:
+) -> list[OfPlace]:
     """The columns of a place, coarsest first. Districts, if there are any, stand in for the coarsest grid.
 
     Where nothing is said, a grid is counted for each two bits, from four cells on, up to the finest at which an even
@@ -121,7 +121,7 @@ def views_of(
     depths = [*depths, *([] if finest in depths else [finest])]
     views = [_grid(section, depth, located=depth == finest) for depth in depths]
     bits = [*(math.log2(column.size) for column in named), *(dimension * depth for depth in depths)]
-    columns: list[View | Districts] = [*named, *views]
+    columns: list[OfPlace] = [*named, *views]
     crossed = (
         _chosen(section.crossed, columns, others, places, bits, edition)
         if section.crossed is not None
@@ -181,21 +181,20 @@ def _districts(section: PlaceSection, said: str, finest: int, base: Path) -> Dis
 
 def _chosen(
     said: Sequence[str],
-    columns: Sequence[View | Districts],
+    columns: Sequence[OfPlace],
     others: Sequence[Column],
-    places: Sequence[View | Districts],
+    places: Sequence[OfPlace],
     bits: Sequence[float],
     edition: Edition,
 ) -> list[list[str]]:
     """For each column of a place, those that ``with`` crosses it with."""
     names = [column.name for column in others]
-    before = [((column.finest if isinstance(column, Districts) else column).place, column) for column in places]
-    known = [*names, *dict.fromkeys(place for place, _ in before)]
+    known = [*names, *dict.fromkeys(column.place for column in places)]
     for name in said:
         if name not in known:
             more = " A place is crossed with those before it." if len(known) > len(names) else ""
             raise ConfigError(f"with: {name!r} is not another column.{like(name, known)} Name some of {known}.{more}")
-    theirs = [column for place, column in before if place in said]
+    theirs = [column for column in places if column.place in said]
     return [
         [
             *(name for name in said if name in names and b <= _MOST_CROSSED),
@@ -205,7 +204,7 @@ def _chosen(
     ]
 
 
-def _meet(column: View | Districts, other: View | Districts, bits: float, edition: Edition) -> bool:
+def _meet(column: OfPlace, other: OfPlace, bits: float, edition: Edition) -> bool:
     """Whether columns of two places are crossed; ``bits`` of the first.
 
     Before the eighth edition districts of two places were not, and those with 16 codes were with grids of 16 cells.
@@ -244,9 +243,9 @@ def words_of(schema: Schema) -> str:
         called = names[0] if len(names) == 1 else f"{names[0]} to {names[-1]}"
         where = " and ".join(views[-1].coordinates)
         said.append(f"{place}: {where} are counted on grids of {_and(cells)} cells ({called}).")
-        districts = [one for one in schema.columns if isinstance(one, Districts) and one.finest.place == place]
+        districts = [schema.districts[place]] if place in schema.districts else []
         with_these: dict[tuple[str, ...], list[str]] = {}
-        own: list[View | Districts] = [*districts, *views]
+        own: list[OfPlace] = [*districts, *views]
         for one in own:
             with_these.setdefault(one.crossed, []).append(one.name)
         crossed = [f"{_and(them)} with {_and(others)}" for others, them in with_these.items() if others]
@@ -282,11 +281,10 @@ def nested(schema: Schema) -> list[Group]:
         finest = _view(schema, views[-1])
         codes = np.stack([finest.within(_view(schema, c)) for c in views], axis=1)
         nests = [views] if len(views) > 1 else []
-        named = [(d, c) for d, c in enumerate(schema.columns) if isinstance(c, Districts) and c.finest.place == place]
-        for d, column in named:
-            pairs = column.pairs()
+        if (districts := schema.districts.get(place)) is not None:
+            pairs, d = districts.pairs(), schema.names.index(districts.name)
             found.append(Group.of([d, *views], np.column_stack([pairs[:, 0], codes[pairs[:, 1]]]), nests=nests))
-        if nests and not named:
+        elif nests:
             found.append(Group.of(views, codes, nests=nests))
     return found
 
@@ -305,9 +303,9 @@ def counted(schema: Schema, marginal: Sequence[int]) -> bool:
 
 
 def _goes(a: Column, b: Column) -> bool:
-    if isinstance(a, View | Districts) and isinstance(b, View | Districts):
+    if isinstance(a, OfPlace) and isinstance(b, OfPlace):
         return b.name in a.crossed or a.name in b.crossed
-    return not isinstance(a, View | Districts) or b.name in a.crossed
+    return not isinstance(a, OfPlace) or b.name in a.crossed
 
 
 def weights_of(schema: Schema, workload: Workload) -> tuple[float, ...] | None:

@@ -16,8 +16,7 @@ from synthstream.kinds import COUNTERS, NEWEST, SYNTHESIZERS, Edition, FitKind, 
 from synthstream.partition import DEEPEST, Partition
 from synthstream.privacy import EVENT, Budget, Unit
 from synthstream.schema.conditions import like
-from synthstream.schema.districts import Districts
-from synthstream.schema.places import View
+from synthstream.schema.districts import OfPlace
 from synthstream.schema.schema import Schema
 from synthstream.workload import Workload
 
@@ -205,7 +204,7 @@ def workload_of(section: SynthesizerConfig, schema: Schema) -> Workload:
 def is_near(marginal: tuple[int, ...], most: int | None, schema: Schema) -> bool:
     """Whether columns are at most so far apart; those of places are counted with others as they say themselves."""
     apart = marginal[-1] - marginal[0] if len(marginal) > 1 else 0
-    return most is None or apart <= most or any(isinstance(schema.columns[c], View | Districts) for c in marginal)
+    return most is None or apart <= most or any(isinstance(schema.columns[c], OfPlace) for c in marginal)
 
 
 def _affordable(workload: Workload, schema: Schema) -> Workload:

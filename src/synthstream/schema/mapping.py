@@ -219,5 +219,5 @@ def _key(old: Column, new: Column) -> str:
     """What settings call a column that differs: columns of a place are made from one section."""
     if isinstance(old, Districts):
         same = isinstance(new, Districts) and old.text == new.text
-        return old.finest.place if same else f"{old.finest.place}.regions"
+        return old.place if same else f"{old.place}.regions"
     return old.place if isinstance(old, View) else new.name
