@@ -103,7 +103,7 @@ def constraints_of(
     base: Path,
     problems: Problems,
     *,
-    known: Sequence[Group] = (),
+    known: Sequence[Group],
 ) -> Known:
     """Groups of columns and their allowed combinations; problems are noted.
 

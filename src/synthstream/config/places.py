@@ -18,7 +18,7 @@ from pydantic import Field, Strict
 from synthstream.config.keys import ColumnSection, Name, Words
 from synthstream.constraints import ALL_OFFERED, Group
 from synthstream.errors import ConfigError
-from synthstream.kinds import NEWEST, Edition
+from synthstream.kinds import Edition
 from synthstream.privacy import Budget
 from synthstream.schema.columns import Boolean, Column
 from synthstream.schema.conditions import like
@@ -81,9 +81,9 @@ def views_of(
     budget: Budget,
     events: int,
     *,
-    places: Sequence[OfPlace] = (),
-    base: Path | None = None,
-    edition: Edition = NEWEST,
+    places: Sequence[OfPlace],
+    base: Path,
+    edition: Edition,
 ) -> list[OfPlace]:
     """The columns of a place, coarsest first. Districts, if there are any, stand in for the coarsest grid.
 
@@ -97,7 +97,7 @@ def views_of(
         budget: for one event.
         events: how many each person may bring; 1 if events are protected.
         places: the columns of places that stand before it.
-        base: folder that the path of a file starts from; left out: the current one.
+        base: folder that the path of a file starts from.
         edition: of the rule. Before the eighth pure DP was taken for zCDP with Gaussian noise; before the fifth a flag
             counted as two values.
 
@@ -112,7 +112,7 @@ def views_of(
         noise = max(noise, _PURE * (events / float(budget.epsilon)) ** _PURE_POWER)
     worth = int(math.log2(max(section.events / (_LEAST_ALONE * noise), 1)))  # bits of the finest grid worth its noise
     finest, step = section.depth or min(max(worth // dimension, 1), FINEST // dimension), _STEP[dimension]
-    named = [] if section.regions is None else [_districts(section, section.regions, finest, base or Path())]
+    named = [] if section.regions is None else [_districts(section, section.regions, finest, base)]
     finest = named[0].finest.depth if named else finest
     first = step if section.regions is None else min(2 * step, finest)
     depths = list(range(first, finest - step + 1, step)) if section.views is None else list(section.views)

@@ -17,7 +17,7 @@ from synthstream.config.sinks import MirrorConfig, PublicationConfig, SinkConfig
 from synthstream.config.sources import SourceConfig
 from synthstream.config.synthesis import SynthesizerConfig
 from synthstream.errors import ConfigError
-from synthstream.privacy import EVENT, Budget, Neighbours, Unit
+from synthstream.privacy import Budget, Neighbours, Unit
 from synthstream.schema.binned import Datetime, Integer, Number, Part
 from synthstream.schema.clock import Clock, known_zone, no_zone
 from synthstream.schema.columns import Boolean, Category, Column, Words
@@ -83,9 +83,9 @@ class PrivacyConfig:
     """
 
     budget: Budget
-    unit: Unit = EVENT
-    person: str | None = None
-    neighbours: Neighbours = "add-remove"
+    unit: Unit
+    person: str | None
+    neighbours: Neighbours
 
 
 class ClockSection(Section):

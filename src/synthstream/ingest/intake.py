@@ -18,7 +18,7 @@ import numpy as np
 from synthstream.config.config import StreamConfig
 from synthstream.config.sources import LogConfig
 from synthstream.counts import Counts
-from synthstream.environment import REAL, Env
+from synthstream.environment import Env
 from synthstream.errors import BatchConflict, CountsMismatch, FileDamaged, FilesLeftOut, HorizonExhausted, SchemaError
 from synthstream.ingest.corrections import content_of
 from synthstream.ingest.counting import (
@@ -85,9 +85,7 @@ class Intake:
         env: what says when files appeared.
     """
 
-    def __init__(
-        self, config: StreamConfig, store: Store, count: Count, *, cells: int, first: int, env: Env = REAL
-    ) -> None:
+    def __init__(self, config: StreamConfig, store: Store, count: Count, *, cells: int, first: int, env: Env) -> None:
         self._appeared = env.appeared
         self._config, self._store, self._count, self._first = config, store, count, first
         unit = config.privacy.unit

@@ -36,7 +36,7 @@ class Attached:
     query: StreamingQuery
     stream: Stream
     every: str | None
-    _failures: list[SynthstreamError] = field(default_factory=list, repr=False)
+    _failures: list[SynthstreamError] = field(repr=False)
 
     def releases(self, *, until: datetime | None = None) -> Iterator[Release]:
         """Close ticks by the public clock, until the query ends.
