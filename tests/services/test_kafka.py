@@ -54,10 +54,13 @@ def values(*numbers: int) -> list[bytes]:
     return [json.dumps({"v": f"{number:03d}", "other": 1}).encode() for number in numbers]
 
 
-def test_messages_of_all_partitions_come_in_pages_once_each(cluster: Cluster, topic: str) -> None:
+def test_messages_of_all_partitions_come_in_pages_once_each(
+    cluster: Cluster, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for number in range(60):
         cluster.send(topic, *values(number), partition=number % PARTITIONS)
-    frames = list(source(topic, page_rows=7).read(None))
+    monkeypatch.setattr(source_module, "_PAGE_ROWS", 7)
+    frames = list(source(topic).read(None))
     assert all(len(frame) <= 7 for frame, _ in frames)
     seen = sorted(cell for frame, _ in frames for cell in frame["v"])
     assert seen == [f"{number:03d}" for number in range(60)]

@@ -138,7 +138,6 @@ class PostgresSource:
         columns: what to read; other columns are never looked at.
         service: in the operator's ``pg_service.conf``.
         moved: the short name of another origin whose numbers are those of this table.
-        page_rows: how many rows are read at a time.
     """
 
     def __init__(
@@ -149,11 +148,10 @@ class PostgresSource:
         columns: Sequence[str],
         service: str | None = None,
         moved: str | None = None,
-        page_rows: int | None = None,
     ) -> None:
         self.name = f"postgres {table}"
         self._table_name, self._number, self._columns = table, sequence, tuple(columns)
-        self._service, self._moved, self._page_rows = service, moved, page_rows or _PAGE_ROWS
+        self._service, self._moved = service, moved
         self._connection: psycopg.Connection[Any] | None = None
         self._looks: list[tuple[int, Writers]] = []  # bounds that are not proven yet, and who could write below them
         self.waits = False
@@ -172,7 +170,7 @@ class PostgresSource:
                 rows = self._page(table, last, bound)
                 if rows:
                     yield self._frame(rows, table.codec), cursor_of(table.origin, last := int(rows[-1][0]))
-                if len(rows) < self._page_rows:
+                if len(rows) < _PAGE_ROWS:
                     return
 
     def close(self) -> None:
@@ -308,7 +306,7 @@ class PostgresSource:
             oid=sql.Literal(table.oid),
             last=sql.Literal(last),
             bound=sql.Literal(bound),
-            rows=sql.Literal(self._page_rows),
+            rows=sql.Literal(_PAGE_ROWS),
         )
         with self._connected().cursor(binary=True) as cursor:
             return cursor.execute(question).fetchall()
