@@ -12,7 +12,7 @@ from typing import Literal
 from synthstream.config.config import StreamConfig
 from synthstream.errors import ConfigError, SourceError
 from synthstream.ingest.counting import files_of
-from synthstream.ingest.filenames import RETIRED, FileNames, item_of
+from synthstream.ingest.filenames import RETIRED, FileNames, counted, item_of
 from synthstream.ingest.files import FileSource
 from synthstream.state.sealing import framed
 from synthstream.state.store import Store
@@ -26,6 +26,7 @@ def content_of(fingerprint: str, secret: bytes) -> str:
     return hmac.new(secret, framed(fingerprint.encode()), hashlib.sha256).hexdigest()
 
 
+_NO_FILES = "this stream counts no files: in [source] is a log, or nothing."
 _NO_OP = (
     "this stream has no op: its rows can only be added, so nothing was taken away. Who counted stays in the counts, as "
     "protected as the claim says. To take events away, a stream needs from its beginning a column that says whether a "
@@ -63,13 +64,13 @@ class Corrections:
     def _source(self) -> FileSource:
         source = files_of(self._config)
         if source is None:
-            raise SourceError("this stream counts no files: in [source] is a log, or nothing.")
+            raise SourceError(_NO_FILES)
         return source
 
     @property
     def _names(self) -> FileNames:
         if self._config.source is None:
-            raise SourceError("this stream counts no files: in [source] is a log, or nothing.")
+            raise SourceError(_NO_FILES)
         return FileNames(source=self._config.source, base=self._config.base)
 
     @alone
@@ -100,8 +101,7 @@ class Corrections:
         For the operator alone: whether a file was changed depends on its rows.
         """
         there = {self._names.of(path): path for path in self._source.files()}
-        known = {item.removeprefix(item_of("")) for item in self._store.items(item_of(""))}
-        return [(name, self._stands(name, there.get(name))) for name in sorted(there.keys() | known)]
+        return [(name, self._stands(name, there.get(name))) for name in sorted(there.keys() | counted(self._store))]
 
     def _stands(self, name: str, path: Path | None) -> Stands:
         known = self._store.ingested(item_of(name))

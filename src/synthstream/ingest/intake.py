@@ -35,7 +35,7 @@ from synthstream.ingest.counting import (
     refuse_other_columns,
 )
 from synthstream.ingest.cursors import CursorSource
-from synthstream.ingest.filenames import RETIRED, FileNames, item_of
+from synthstream.ingest.filenames import RETIRED, FileNames, counted, item_of
 from synthstream.ingest.files import FileSource
 from synthstream.ingest.logs import opened
 from synthstream.ingest.persons import Contributions
@@ -46,7 +46,8 @@ from synthstream.workload import THREADS
 
 T = TypeVar("T")
 _CHUNK_ROWS = 250_000
-_CURSOR = "cursor"
+# A setting of the state: how far its log was counted, sealed.
+CURSOR = "cursor"
 # In place of the fingerprint of a batch that was counted before a cut: it was made of other columns.
 BEFORE = "before a cut"
 _FILES_AT_ONCE = 1000  # that are counted elsewhere
@@ -136,10 +137,10 @@ class Intake:
             return 0
         naming, there = FileNames(source=config, base=self._config.base), source.files()
         if before is not None:  # what came later decides about nothing yet
-            known = set(self._store.items(item_of("")))
-            there = [path for path in there if item_of(naming.of(path)) in known or self._appeared(path) <= before]
+            known = counted(self._store)
+            there = [path for path in there if naming.of(path) in known or self._appeared(path) <= before]
         named = naming.settle(self._store, there, new_files=new_files)
-        if open_tick == 0 and not self._store.items(item_of("")):
+        if open_tick == 0 and not counted(self._store):
             refuse_other_columns(source, named)
         made = None if elsewhere is None else elsewhere.fingerprints
         files = self._not_counted(named, progress, made or partial(map, source.fingerprint))
@@ -194,11 +195,11 @@ class Intake:
         fingerprints: Callable[[Sequence[Path]], Iterable[str]],
     ) -> Iterator[_New]:
         """Files that have not been counted. Notes those that were, and are not what they were."""
-        counted = {path: self._store.ingested(item_of(name)) for path, name in named.items()}
-        looked_at = [path for path in named if counted[path] != RETIRED]
+        contents = {path: self._store.ingested(item_of(name)) for path, name in named.items()}
+        looked_at = [path for path in named if contents[path] != RETIRED]
         found = iter(fingerprints(looked_at))
         for path in progress(looked_at):
-            item, known = item_of(named[path]), counted[path]
+            item, known = item_of(named[path]), contents[path]
             content = content_of(next(found), self._store.secret)
             if known is None:
                 yield path, item, content
@@ -213,13 +214,13 @@ class Intake:
         """Count what a log holds beyond the cursor. Counts and the cursor after them are committed together."""
         if self._log is None:
             self._log = opened(self._config, log)
-        sealed = self._store.meta(_CURSOR)
-        after = None if sealed is None else self._store.unseal(bytes.fromhex(sealed), _CURSOR)
+        sealed = self._store.meta(CURSOR)
+        after = None if sealed is None else self._store.unseal(bytes.fromhex(sealed), CURSOR)
         for frame, cursor in self._log.read(after):
             rows = encode(self._config, frame)
             with self._committed():
                 self._add(rows, open_tick)
-                self._store.put_meta(_CURSOR, self._store.seal(cursor, _CURSOR).hex())
+                self._store.put_meta(CURSOR, self._store.seal(cursor, CURSOR).hex())
 
     @property
     def waits(self) -> bool:
