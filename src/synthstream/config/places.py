@@ -23,6 +23,7 @@ from synthstream.privacy import Budget
 from synthstream.schema.columns import Boolean, Column
 from synthstream.schema.conditions import like
 from synthstream.schema.districts import NAME, Districts, OfPlace
+from synthstream.schema.mapping import listed
 from synthstream.schema.places import FINEST, View
 from synthstream.schema.schema import Schema
 from synthstream.workload import Workload
@@ -265,11 +266,10 @@ def _of_districts(column: Districts) -> str:
     rest = f"{100 * gap:.3g} % of the box lies in none and counts as other" if gap > 1e-6 else "they fill the box"
     said = f"{column.name}: {number}; {rest}."
     if doubled:
-        shown = ", ".join(f"{a!r} and {b!r}" for a, b in doubled[:3]) + (", ..." if len(doubled) > 3 else "")
+        shown = listed([f"{a!r} and {b!r}" for a, b in doubled], most=3)
         said += f" Some overlap ({shown}): what lies in two counts in the first of the file."
     if beyond := column.beyond():
-        shown = ", ".join(f"{name!r} by {100 * share:.2g} %" for name, share in list(beyond.items())[:3])
-        shown += ", ..." if len(beyond) > 3 else ""
+        shown = listed([f"{name!r} by {100 * share:.2g} %" for name, share in beyond.items()], most=3)
         said += f" {len(beyond):,} of them reach out of bounds ({shown}): events there count as other."
     return said
 

@@ -79,7 +79,7 @@ class Districts(Category):
     crossed: tuple[str, ...] = ()
 
     @classmethod
-    def read_file(cls, said: str, key: str, base: Path, *, name: str, finest: View, **more: Any) -> Districts:
+    def read_file(cls, said: str, key: str, base: Path, *, name: str, finest: View) -> Districts:
         """From a GeoJSON file, or GeoJSON itself; features of one name are one district.
 
         Raises:
@@ -114,7 +114,7 @@ class Districts(Category):
                     f"if it is right. {misplaced(shape.bounds, *ends)}"
                 )
         text = written([({NAME: label}, rings) for label, rings in found.items()], where)
-        return cls(name=name, finest=finest, text=text, values=tuple(found), **more)
+        return cls(name=name, finest=finest, text=text, values=tuple(found))
 
     @property
     def place(self) -> str:

@@ -140,9 +140,8 @@ def _fill(column: Column, label: str | None) -> int:
     return column.labels.index(label)
 
 
-def listed(labels: Sequence[str]) -> str:
+def listed(labels: Sequence[str], *, most: int = 12) -> str:
     """The first of some values."""
-    most = 12
     return ", ".join(labels[:most]) + (", ..." if len(labels) > most else "")
 
 
