@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicCollection, Uuid
 
+from synthstream.config.sources import KafkaConfig
 from synthstream.errors import SourceError
 from synthstream.ingest import kafka as source_module
 from synthstream.ingest import lines as lines_module
@@ -36,7 +37,7 @@ def topic(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 
 
 def source(topic: str, *columns: str, **more: Any) -> KafkaSource:
-    made = KafkaSource(topic=topic, columns=columns or ("v",), **more)
+    made = KafkaSource(KafkaConfig(kind="kafka", topic=topic, **more), columns or ("v",))
     _OPEN.append(made)
     return made
 

@@ -12,6 +12,7 @@ import polars as pl
 import psycopg
 import pytest
 
+from synthstream.config.sources import PostgresConfig
 from synthstream.errors import SchemaError, SourceError
 from synthstream.ingest import postgres as source_module
 from synthstream.ingest.postgres import PostgresSource
@@ -39,7 +40,7 @@ def table(server: Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 
 
 def source(table: str, *columns: str, **more: Any) -> PostgresSource:
-    made = PostgresSource(table=table, sequence="id", columns=columns or ("v",), **more)
+    made = PostgresSource(PostgresConfig(kind="postgres", table=table, sequence="id", **more), columns or ("v",))
     _OPEN.append(made)
     return made
 

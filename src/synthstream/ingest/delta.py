@@ -27,6 +27,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from synthstream.config.sources import DeltaConfig
 from synthstream.errors import SchemaError, SourceError
 from synthstream.ingest.changes import Changes, moment
 from synthstream.ingest.cursors import cursor_of, place_in
@@ -81,15 +82,13 @@ class DeltaSource:
     """Reads a Delta table by its versions. Memory: a chunk of rows, and, at first, the names of all files.
 
     Args:
-        path: its folder, of this machine or of an object store.
-        name: what it is called in messages.
         columns: what to read; other columns are never looked at.
         changes: how changes of rows become rows; ``None``: rows are only added.
     """
 
-    def __init__(self, *, path: Path, name: str, columns: Sequence[str], changes: Changes | None = None) -> None:
-        self.name, self.waits = name, False
-        self._path, self._changes = path, changes
+    def __init__(self, log: DeltaConfig, columns: Sequence[str], *, changes: Changes | None = None) -> None:
+        self.name, self.waits = log.name, False
+        self._path, self._changes = log.path, changes
         self._columns = [column for column in columns if changes is None or column != changes.op]
 
     def look(self) -> None:

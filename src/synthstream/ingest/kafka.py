@@ -24,13 +24,13 @@ import re
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from pathlib import Path
 from typing import Any
 
 import polars as pl
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicCollection, TopicPartition, Uuid
 from confluent_kafka.admin import AdminClient
 
+from synthstream.config.sources import KafkaConfig
 from synthstream.errors import SourceError
 from synthstream.ingest.avro import ADDRESS, PREFIX, AvroMessages
 from synthstream.ingest.changes import Cells, Changes
@@ -79,23 +79,12 @@ class KafkaSource:
 
     Args:
         columns: keys to read; others are never looked at.
-        config_file: settings for librdkafka, one ``key=value`` a line.
         changes: how messages that are changes of a table become rows; left out: a message is a row.
-        avro: whether messages are in Avro, not in JSON.
     """
 
-    def __init__(
-        self,
-        *,
-        topic: str,
-        columns: Sequence[str],
-        config_file: Path | None = None,
-        changes: Changes | None = None,
-        avro: bool = False,
-    ) -> None:
-        self.name = f"kafka {topic}"
-        self._topic, self._columns, self._config_file = topic, tuple(columns), config_file
-        self._changes, self._in_avro = changes, avro
+    def __init__(self, log: KafkaConfig, columns: Sequence[str], *, changes: Changes | None = None) -> None:
+        self.name, self._topic, self._config_file = log.name, log.topic, log.config_file
+        self._columns, self._changes, self._in_avro = tuple(columns), changes, log.encoding == "avro"
         self._avro: AvroMessages | None = None
         self._consumer: Consumer | None = None
         self._admin: AdminClient | None = None
