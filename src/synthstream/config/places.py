@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 import numpy as np
-from pydantic import Field, Strict
+from pydantic import Field
 
-from synthstream.config.keys import ColumnSection, Name, Words
+from synthstream.config.keys import ColumnSection, Listed, Name, Strictly, Texts
 from synthstream.constraints import ALL_OFFERED, Group
 from synthstream.errors import ConfigError
 from synthstream.kinds import Edition
@@ -62,11 +62,11 @@ class PlaceSection(ColumnSection):
     """
 
     type: Literal["place"]
-    coordinates: Words
-    bounds: Annotated[tuple[Annotated[tuple[float, float], Field(strict=False)], ...], Field(strict=False)]
+    coordinates: Texts
+    bounds: Listed[Annotated[tuple[float, float], Field(strict=False)]]
     depth: int | None = None
-    views: Annotated[tuple[Annotated[int, Strict()], ...], Field(strict=False)] | None = None
-    crossed: Words | None = Field(default=None, alias="with")
+    views: Listed[Strictly[int]] | None = None
+    crossed: Texts | None = Field(default=None, alias="with")
     events: int = Field(default=50_000, ge=1)
     regions: Name | None = None
     region_key: Name | None = None

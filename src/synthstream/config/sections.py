@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
-from typing import Annotated, Any, ClassVar, Literal, TypeVar
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Discriminator, Field, Strict, Tag, model_validator
+from pydantic import Discriminator, Field, Tag, model_validator
 
 from synthstream.config.after import AfterSection
 from synthstream.config.constraints import ConstraintSection
-from synthstream.config.keys import ColumnSection, Name, Place, Section, Time
-from synthstream.config.keys import Words as _Values
+from synthstream.config.keys import ColumnSection, Listed, Name, Place, Section, Strictly, Texts, Time
 from synthstream.config.places import PlaceSection
 from synthstream.config.secrecy import EncryptionConfig
 from synthstream.config.sinks import MirrorConfig, PublicationConfig, SinkConfig, StatusConfig
@@ -22,9 +21,6 @@ from synthstream.schema.binned import Datetime, Integer, Number, Part
 from synthstream.schema.clock import Clock, known_zone, no_zone
 from synthstream.schema.columns import Boolean, Category, Column, Words
 from synthstream.schema.coordinates import Coordinate
-
-_T = TypeVar("_T")
-_Strictly = Annotated[_T, Strict()]
 
 
 class PersonSection(Section):
@@ -114,7 +110,7 @@ class ClockSection(Section):
 
 class _Category(ColumnSection):
     type: Literal["category"]
-    values: _Values
+    values: Texts
     missing: str | None = None
     other: str | None = None
     regions: Name | None = None
@@ -156,7 +152,7 @@ class _Integer(_Binned):
     bins: int | None = None
     width: int | None = None
     scale: Literal["log"] | None = None
-    cuts: Annotated[tuple[_Strictly[int], ...], Field(strict=False)] | None = Field(default=None, alias="edges")
+    cuts: Listed[Strictly[int]] | None = Field(default=None, alias="edges")
     missing: int | None = None
 
 
@@ -166,7 +162,7 @@ class _Number(_Binned):
     max: float
     bins: int | None = None
     scale: Literal["log"] | None = None
-    cuts: Annotated[tuple[_Strictly[float], ...], Field(strict=False)] | None = Field(default=None, alias="edges")
+    cuts: Listed[Strictly[float]] | None = Field(default=None, alias="edges")
     missing: float | None = None
 
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field
 from pydantic_core import PydanticCustomError
 
-from synthstream.config.keys import Name, Section, Words
+from synthstream.config.keys import Listed, Name, Section, Texts
 from synthstream.config.places import counted
 from synthstream.errors import ConfigError
 from synthstream.kinds import COUNTERS, NEWEST, SYNTHESIZERS, Edition, FitKind, Queries, Score, Split
@@ -76,7 +76,7 @@ class SynthesizerConfig(Section):
     kind: Annotated[str, _one_of(SYNTHESIZERS)] = "table"
     order: int | None = Field(default=None, ge=1, le=8)
     near: int | None = Field(default=None, ge=1)
-    marginals: Annotated[tuple[Words, ...], Field(strict=False)] | None = None
+    marginals: Listed[Texts] | None = None
     counter: Annotated[str, _one_of(COUNTERS)] = "auto"
     shares: Split = "auto"
     measure: Measuring = "auto"
