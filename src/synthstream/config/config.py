@@ -293,10 +293,11 @@ class StreamConfig:
             raise ConfigError(f"{self.name}: a later version began this stream (edition {edition}). Use that version.")
         if self.after is None:
             return self._with(edition)
-        if len(cuts) < len(self.lives) - 1:  # it has not begun
+        lives_before = len(self.lives) - 1
+        if len(cuts) < lives_before:  # it has not begun
             return replace(self, after=replace(self.after, config=self.after.config.begun_as(facts)))
-        cut = cuts[len(self.lives) - 2]
-        before = self.after.config.begun_as({"edition": cut["edition"], "cuts": cuts[: len(self.lives) - 2]})
+        *earlier, cut = cuts[:lives_before]
+        before = self.after.config.begun_as({"edition": cut["edition"], "cuts": earlier})
         begun = self._with(edition)
         after = replace(self.after, schema=begun.schema, config=before, tick=int(cut["tick"]))
         return replace(begun, after=after)
