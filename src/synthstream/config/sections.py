@@ -49,20 +49,25 @@ class PrivacySection(Section):
     unit: _Unit
     neighbours: Neighbours = "add-remove"
 
+    @property
+    def persons(self) -> PersonSection | None:
+        """Who is protected, unless it is single events."""
+        return None if self.unit == "event" else self.unit
+
     def budget(self) -> Budget:
         """What the custodian allows. Raises ``ValueError`` if it cannot be."""
         return Budget(epsilon=self.epsilon, delta=self.delta)
 
     def check_limits(self) -> None:
         """Raise ``ConfigError`` unless the limits of a unit of persons go together."""
-        if self.unit == "event":
+        if self.persons is None:
             return
         if self.neighbours != "add-remove":
             raise ConfigError(
                 'neighbours = "replace-one" is not possible if persons are protected: a person who takes the place of '
                 'another may bring another number of events, at other times. Leave neighbours out, or say "add-remove"'
             )
-        per_tick, events = self.unit.max_per_tick, self.unit.max_events
+        per_tick, events = self.persons.max_per_tick, self.persons.max_events
         if per_tick is not None and per_tick > events:
             raise ConfigError(
                 f"max_per_tick = {per_tick} has no effect above max_events = {events}; leave it out, or let fewer "
