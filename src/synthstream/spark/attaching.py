@@ -55,7 +55,7 @@ class Attached:
             MirrorError: a mirror failed, after all that is due was published. The query goes on:
                 iterate again.
         """
-        while not self._over(seconds=1):
+        while not self._over():
             if self.every is not None:
                 yield from self._closed(until)
         if self.every is not None:
@@ -71,11 +71,12 @@ class Attached:
         if self._failures:  # what a batch holds decides about no release, so this is raised last
             raise self._failures[0]
 
-    def _over(self, *, seconds: int) -> bool:
+    def _over(self) -> bool:
+        """Whether the query has ended, or does within a second."""
         from pyspark.errors import StreamingQueryException
 
         try:
-            return bool(self.query.awaitTermination(seconds))
+            return bool(self.query.awaitTermination(1))
         except StreamingQueryException:  # its text may quote a row, and a traceback would show it
             ends = [failure for failure in self._failures if not isinstance(failure, BatchConflict)]
             if ends:
