@@ -100,8 +100,12 @@ class Corrections:
 
         For the operator alone: whether a file was changed depends on its rows.
         """
-        there = {self._names.of(path): path for path in self._source.files()}
+        there = self._there()
         return [(name, self._stands(name, there.get(name))) for name in sorted(there.keys() | counted(self._store))]
+
+    def _there(self) -> dict[str, Path]:
+        """The files that are there, by the names that the state knows them by."""
+        return {self._names.of(path): path for path in self._source.files()}
 
     def _stands(self, name: str, path: Path | None) -> Stands:
         known = self._store.ingested(item_of(name))
@@ -155,16 +159,15 @@ class Corrections:
 
     def _counted(self, file: str) -> tuple[str, Path | None]:
         """The name that the state knows a file by, and the file, if it is there."""
-        paths = [path for path in self._source.files() if path in (Path(file).absolute(), self._config.base / file)]
-        for name in (*map(self._names.of, paths), *self._named(file)):
-            if self._store.ingested(item_of(name)) is not None:
-                there = next((path for path in self._source.files() if self._names.of(path) == name), None)
-                return name, there
-        alike = (self._names.of(path) for path in self._source.files() if path.name == Path(file).name)
-        near = next((name for name in alike if self._store.ingested(item_of(name)) is not None), None)
-        meant = "" if near is None else f" Did you mean {near!r}?"
+        there, known = self._there(), counted(self._store)
+        meant = [name for name, path in there.items() if path in (Path(file).absolute(), self._config.base / file)]
+        for name in (*meant, *self._named(file)):
+            if name in known:
+                return name, there.get(name)
+        near = next((name for name, path in there.items() if path.name == Path(file).name and name in known), None)
+        hint = "" if near is None else f" Did you mean {near!r}?"
         raise SourceError(
-            f"{file}: no file of this name was counted.{meant} `synthstream source list` has those that "
+            f"{file}: no file of this name was counted.{hint} `synthstream source list` has those that "
             "were. One that was not is left out by taking it out of source.path."
         )
 
