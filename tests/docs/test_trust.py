@@ -57,7 +57,6 @@ DECLARED = {
     "state/blobs.py": "counts as bytes",
     "state/database.py": "commits",
     "publish/delta.py": "what is published elsewhere",
-    "state/disk.py": "commits",
     "state/folder.py": "who can read the state",
     "state/migration.py": "commits",
     "schema/mapping.py": "codes of rows that wait",

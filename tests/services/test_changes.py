@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from synthstream import Stream, StreamConfig
+from synthstream.config.sources import KafkaConfig
 from synthstream.errors import ConfigError
 from synthstream.ingest import kafka as source_module
 from synthstream.ingest.changes import Changes
@@ -175,7 +176,7 @@ MESSAGES: list[tuple[Any, list[tuple[str, str | None, str | None]]]] = [
 
 @pytest.mark.parametrize(("message", "expected"), MESSAGES)
 def test_each_message_has_its_rows_whatever_it_holds(message: Any, expected: list[Any]) -> None:
-    source = KafkaSource(topic="any", columns=("op", "n", "seen"), changes=CHANGES)
+    source = KafkaSource(KafkaConfig(kind="kafka", topic="any"), ("op", "n", "seen"), changes=CHANGES)
     frame = source._frame([None if message is None else json.dumps(message).encode()])
     assert frame.rows() == expected
 

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pytest
 
 from synthstream import Stream, StreamConfig
+from synthstream.config.sources import DeltaConfig
 from synthstream.environment import Env
 from synthstream.errors import SchemaError, SourceError
 from synthstream.ingest.counting import encode
@@ -33,7 +34,7 @@ def put(place: Path, values: Sequence[Any], configuration: Mapping[str, str] | N
 
 
 def of(place: Path, *columns: str) -> DeltaSource:
-    return DeltaSource(path=place, name="delta lake", columns=columns or ("n",))
+    return DeltaSource(DeltaConfig(kind="delta", path=place), columns or ("n",))
 
 
 def test_versions_are_read_on_and_what_lays_rows_out_anew_adds_nothing(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from synthstream import Stream, StreamConfig
+from synthstream.config.sources import DeltaConfig
 from synthstream.environment import Env
 from synthstream.errors import ConfigError, RecoveryRefused, SourceError, StateRolledBack
 from synthstream.evaluate.look import look
@@ -50,12 +51,15 @@ def configured(folder: Path, unit: str = '"event"') -> StreamConfig:
     return StreamConfig.from_toml(TEXT.replace('unit = "event"', f"unit = {unit}"), base=folder)
 
 
+def read(lake: Path) -> DeltaSource:
+    log = DeltaConfig(kind="delta", format="changes", path=lake)
+    return DeltaSource(log, ("n", "seen", "op"), changes=Changes(op="op", time="seen"))
+
+
 def changes_of(lake: Path, after: bytes | None = None) -> tuple[list[tuple[Any, ...]], bytes | None]:
     """Rows that come, without order: op, n, and whether they have a time of their own."""
     found: list[tuple[Any, ...]] = []
-    source = DeltaSource(
-        path=lake, name="delta lake", columns=("n", "seen", "op"), changes=Changes(op="op", time="seen")
-    )
+    source = read(lake)
     for frame, now in source.read(after):
         after = now
         own = frame["seen"].dtype != pl.String
@@ -187,9 +191,7 @@ def test_cells_that_are_no_text_keep_no_version_from_being_read(tmp_path: Path) 
 def test_what_is_put_in_the_place_of_a_row_is_dated_as_what_it_replaces(tmp_path: Path) -> None:
     """Both sides of an update are of the moment of the change: no cut in time comes between them."""
     put(lake := tmp_path / "lake", [1], seen=LONG_AGO)
-    source = DeltaSource(
-        path=lake, name="delta lake", columns=("n", "seen", "op"), changes=Changes(op="op", time="seen")
-    )
+    source = read(lake)
     *_, (_, after) = source.read(None)
     before = datetime.now(UTC) - timedelta(seconds=1)
     deltalake.DeltaTable(lake).update({"n": "'2'", "seen": "'2021-01-01T00:00:00Z'"})

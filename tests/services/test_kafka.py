@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicCollection, Uuid
 
+from synthstream.config.sources import KafkaConfig
 from synthstream.errors import SourceError
 from synthstream.ingest import kafka as source_module
 from synthstream.ingest import lines as lines_module
@@ -36,7 +37,7 @@ def topic(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 
 
 def source(topic: str, *columns: str, **more: Any) -> KafkaSource:
-    made = KafkaSource(topic=topic, columns=columns or ("v",), **more)
+    made = KafkaSource(KafkaConfig(kind="kafka", topic=topic, **more), columns or ("v",))
     _OPEN.append(made)
     return made
 
@@ -54,10 +55,13 @@ def values(*numbers: int) -> list[bytes]:
     return [json.dumps({"v": f"{number:03d}", "other": 1}).encode() for number in numbers]
 
 
-def test_messages_of_all_partitions_come_in_pages_once_each(cluster: Cluster, topic: str) -> None:
+def test_messages_of_all_partitions_come_in_pages_once_each(
+    cluster: Cluster, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for number in range(60):
         cluster.send(topic, *values(number), partition=number % PARTITIONS)
-    frames = list(source(topic, page_rows=7).read(None))
+    monkeypatch.setattr(source_module, "_PAGE_ROWS", 7)
+    frames = list(source(topic).read(None))
     assert all(len(frame) <= 7 for frame, _ in frames)
     seen = sorted(cell for frame, _ in frames for cell in frame["v"])
     assert seen == [f"{number:03d}" for number in range(60)]

@@ -12,6 +12,7 @@ import polars as pl
 import psycopg
 import pytest
 
+from synthstream.config.sources import PostgresConfig
 from synthstream.errors import SchemaError, SourceError
 from synthstream.ingest import postgres as source_module
 from synthstream.ingest.postgres import PostgresSource
@@ -39,7 +40,7 @@ def table(server: Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 
 
 def source(table: str, *columns: str, **more: Any) -> PostgresSource:
-    made = PostgresSource(table=table, sequence="id", columns=columns or ("v",), **more)
+    made = PostgresSource(PostgresConfig(kind="postgres", table=table, sequence="id", **more), columns or ("v",))
     _OPEN.append(made)
     return made
 
@@ -54,26 +55,28 @@ class Reader(feeds.Reader[PostgresSource]):
         super().__init__(source(table, *columns, **more))
 
 
-def test_rows_come_in_pages_once_each(server: Server, table: str) -> None:
-    reader = Reader(table, page_rows=7)
+def test_rows_come_in_pages_once_each(server: Server, table: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(source_module, "_PAGE_ROWS", 7)
+    reader = Reader(table)
     assert reader.more() == []
     server.execute(at(table, "INSERT INTO @ (v) SELECT g::text FROM generate_series(1, 50) g"))
-    frames = list(source(table, page_rows=7).read(None))
+    frames = list(source(table).read(None))
     assert [len(frame) for frame, _ in frames] == [7] * 7 + [1]
     assert reader.more() == [str(i) for i in range(1, 51)]
     assert reader.more() == []
     server.execute(at(table, "INSERT INTO @ (v) VALUES ('new')"))
     assert reader.more() == ["new"]
     for i, (_, cursor) in list(enumerate(frames))[::3]:  # from every cursor, what is left
-        again = Reader(table, page_rows=100)
+        again = Reader(table)
         again.after = cursor
         assert len(again.more()) == max(50 - 7 * (i + 1), 0) + 1
 
 
-def test_rows_of_one_number_are_not_parted(server: Server, table: str) -> None:
+def test_rows_of_one_number_are_not_parted(server: Server, table: str, monkeypatch: pytest.MonkeyPatch) -> None:
     server.execute(at(table, "ALTER TABLE @ DROP CONSTRAINT @_pkey; CREATE INDEX ON @ (id)"))
     server.execute(at(table, "INSERT INTO @ (v) SELECT 'x' FROM generate_series(1, 4); UPDATE @ SET id = 2"))
-    assert [len(frame) for frame, _ in source(table, page_rows=3).read(None)] == [4]
+    monkeypatch.setattr(source_module, "_PAGE_ROWS", 3)
+    assert [len(frame) for frame, _ in source(table).read(None)] == [4]
 
 
 @pytest.mark.parametrize("ending", ["COMMIT", "ROLLBACK"])
@@ -338,7 +341,9 @@ def test_a_default_that_is_cast_numbers_rows_all_the_same(server: Server, table:
     server.execute(at(table, """DROP SEQUENCE "It's @" CASCADE"""))
 
 
-def test_a_table_that_takes_the_name_while_it_is_read_gives_no_row(server: Server, table: str) -> None:
+def test_a_table_that_takes_the_name_while_it_is_read_gives_no_row(
+    server: Server, table: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     server.execute(
         at(
             table,
@@ -346,7 +351,8 @@ def test_a_table_that_takes_the_name_while_it_is_read_gives_no_row(server: Serve
             "INSERT INTO @_new SELECT g, 'new' FROM generate_series(1, 9) g; GRANT SELECT ON @_new TO reader",
         )
     )
-    reader, found = Reader(table, page_rows=2), list[str]()
+    monkeypatch.setattr(source_module, "_PAGE_ROWS", 2)
+    reader, found = Reader(table), list[str]()
     for frame, after in reader.source.read(None):
         found += frame["v"].to_list()
         reader.after = after
@@ -427,9 +433,12 @@ def test_no_connection_is_told_without_a_secret(
 
 
 @pytest.mark.slow
-def test_a_server_that_stops_is_told_and_read_on_afterwards(server: Server, table: str) -> None:
+def test_a_server_that_stops_is_told_and_read_on_afterwards(
+    server: Server, table: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     server.execute(at(table, "INSERT INTO @ (v) SELECT g::text FROM generate_series(1, 30) g"))
-    reader, found = Reader(table, page_rows=10), list[str]()
+    monkeypatch.setattr(source_module, "_PAGE_ROWS", 10)
+    reader, found = Reader(table), list[str]()
     frames = reader.source.read(None)
     for frame, reader.after in itertools.islice(frames, 1):
         found += frame["v"].to_list()

@@ -33,8 +33,7 @@ from synthstream.privacy import EVENT, Budget, Unit
 from synthstream.schema.clock import Clock
 from synthstream.schema.columns import Column
 from synthstream.schema.coordinates import Coordinate
-from synthstream.schema.districts import Districts
-from synthstream.schema.places import View
+from synthstream.schema.districts import OfPlace
 from synthstream.schema.region import Domain
 from synthstream.schema.schema import Schema
 
@@ -94,7 +93,7 @@ def objects(file: File, base: Path, problems: Problems, before: Before, *, editi
     problems.raise_if_any()
     if budget is None or clock is None or unit is None or schema is None:
         raise problems.error()
-    person, source = file.privacy.unit, None if file.source is None else file.source.within(base)
+    persons, source = file.privacy.persons, None if file.source is None else file.source.within(base)
     return {
         "name": file.name,
         "state": base / file.state,
@@ -102,7 +101,7 @@ def objects(file: File, base: Path, problems: Problems, before: Before, *, editi
         "privacy": PrivacyConfig(
             budget=budget,
             unit=unit,
-            person=None if person == "event" else person.person,
+            person=None if persons is None else persons.person,
             neighbours=file.privacy.neighbours,
         ),
         "clock": clock,
@@ -176,14 +175,14 @@ def _region(file: File, schema: Schema | None, base: Path) -> Domain | None:
 
 def _views(
     file: File, i: int, before: Sequence[Column], budget: Budget, *, base: Path, edition: Edition
-) -> list[View | Districts]:
+) -> list[OfPlace]:
     """The columns of a place; ``before``: all others, and places before it. ``ConfigError`` if the stream has none."""
-    section, person = file.columns[i], file.privacy.unit
+    section, persons = file.columns[i], file.privacy.persons
     if not isinstance(section, PlaceSection) or file.synthesizer.kind != "table":
         raise ConfigError('type = "place": belongs to kind = "table" in [synthesizer]')
-    places = [column for column in before if isinstance(column, View | Districts)]
-    others = [column for column in before if not isinstance(column, View | Districts)]
-    events = 1 if person == "event" else person.max_events
+    places = [column for column in before if isinstance(column, OfPlace)]
+    others = [column for column in before if not isinstance(column, OfPlace)]
+    events = 1 if persons is None else persons.max_events
     return views_of(section, others, budget, events, places=places, base=base, edition=edition)
 
 
@@ -206,7 +205,8 @@ def _check_reading(file: File, source: Files) -> None:
     source.dialect.check()
     if (kind := kind_of(source.path)) not in (None, source.kind):
         raise ConfigError(f'source.kind: by their names its files are {kind}. Say kind = "{kind}", or name others')
-    person = None if file.privacy.unit == "event" else file.privacy.unit.person
+    persons = file.privacy.persons
+    person = None if persons is None else persons.person
     ways: dict[str | None, set[str]] = {file.op: {"text"}, person: {"text"}, file.clock.column: {"time"}}
     for column in file.columns:
         way = {"datetime": "time", "integer": "number", "number": "number", "place": "number"}.get(column.type, "text")
@@ -231,8 +231,8 @@ def _check_reading(file: File, source: Files) -> None:
 def _unit(file: File, clock: Clock | None) -> Unit:
     """Who is protected."""
     file.privacy.check_limits()
-    person = file.privacy.unit
-    if person == "event":
+    persons = file.privacy.persons
+    if persons is None:
         return EVENT
     if file.synthesizer.kind == "hypercube":
         raise ConfigError(
@@ -240,10 +240,10 @@ def _unit(file: File, clock: Clock | None) -> Unit:
             'events or fewer; use kind = "points", or unit = "event"'
         )
     for name, key in ((file.op, "op"), (file.clock.column, "the column of [clock]")):
-        if person.person == name:
+        if persons.person == name:
             raise ConfigError(f"person = {name!r} is {key} too. Name the column that holds each person's key")
-    period = None if person.per is None or clock is None else clock.ticks_in(person.per)
-    return Unit(kind="person", period=period, **person.model_dump(exclude={"person"}))
+    period = None if persons.per is None or clock is None else clock.ticks_in(persons.per)
+    return Unit(kind="person", period=period, **persons.model_dump(exclude={"person"}))
 
 
 def older_grids(file: File, base: Path) -> tuple[str, ...]:

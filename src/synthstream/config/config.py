@@ -31,7 +31,6 @@ from synthstream.config.synthesis import SynthesizerConfig
 from synthstream.errors import ConfigError
 from synthstream.kinds import NEWEST, Edition
 from synthstream.schema.clock import Clock
-from synthstream.schema.districts import Districts
 from synthstream.schema.mapping import SchemaMapping
 from synthstream.schema.schema import Schema
 from synthstream.workload import Workload
@@ -132,7 +131,7 @@ class StreamConfig:
             problems.raise_if_any()
             before = made.after.config.settings
         region = None if made.schema.region is None else made.schema.region.text
-        regions = {c.finest.place: c.text for c in made.schema.columns if isinstance(c, Districts)}
+        regions = {place: districts.text for place, districts in made.schema.districts.items()}
         settings = settings_text(data, folder, before=before, region=region, regions=regions)
         return replace(made, settings=settings)
 
@@ -294,10 +293,11 @@ class StreamConfig:
             raise ConfigError(f"{self.name}: a later version began this stream (edition {edition}). Use that version.")
         if self.after is None:
             return self._with(edition)
-        if len(cuts) < len(self.lives) - 1:  # it has not begun
+        lives_before = len(self.lives) - 1
+        if len(cuts) < lives_before:  # it has not begun
             return replace(self, after=replace(self.after, config=self.after.config.begun_as(facts)))
-        cut = cuts[len(self.lives) - 2]
-        before = self.after.config.begun_as({"edition": cut["edition"], "cuts": cuts[: len(self.lives) - 2]})
+        *earlier, cut = cuts[:lives_before]
+        before = self.after.config.begun_as({"edition": cut["edition"], "cuts": earlier})
         begun = self._with(edition)
         after = replace(self.after, schema=begun.schema, config=before, tick=int(cut["tick"]))
         return replace(begun, after=after)

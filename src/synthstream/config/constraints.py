@@ -14,7 +14,7 @@ import numpy as np
 from pydantic import Field, PlainValidator
 from pydantic_core import PydanticCustomError
 
-from synthstream.config.keys import Section, Words
+from synthstream.config.keys import Section, Texts
 from synthstream.config.problems import Problems
 from synthstream.constraints import MOST_COMBINATIONS, Group, joined
 from synthstream.errors import ConfigError
@@ -50,12 +50,12 @@ def _either(kind: type, says: str) -> PlainValidator:
 class ConstraintSection(Section):
     """Keys of one of [[constraints]]: one of three forms."""
 
-    columns: Annotated[Words, Field(min_length=2, max_length=3)] | None = None
+    columns: Annotated[Texts, Field(min_length=2, max_length=3)] | None = None
     allowed: Annotated[Path | list[Any] | None, _either(list, 'use [["x", "y"], ...], or a CSV file')] = None
     column: str | None = None
     function_of: str | None = None
     lookup: Annotated[Path | dict[str, Any] | None, _either(dict, 'use { y = "x" }, or a CSV file')] = None
-    less_or_equal: Annotated[Words, Field(min_length=2, max_length=2)] | None = None
+    less_or_equal: Annotated[Texts, Field(min_length=2, max_length=2)] | None = None
 
     def check(self) -> tuple[str, ...]:
         """The keys of its form. Raises ``ConfigError`` if it has none, or keys of two."""
@@ -103,7 +103,7 @@ def constraints_of(
     base: Path,
     problems: Problems,
     *,
-    known: Sequence[Group] = (),
+    known: Sequence[Group],
 ) -> Known:
     """Groups of columns and their allowed combinations; problems are noted.
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 import os
 from datetime import date, datetime
 from pathlib import Path
-from typing import Annotated, Self, get_args
+from typing import Annotated, Self, TypeVar, get_args
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, Strict
 from pydantic_core import PydanticKnownError
 
 from synthstream.config.objects import ObjectPath
-from synthstream.schema.columns import Words as Told
+from synthstream.schema.columns import Words
+
+T = TypeVar("T")
 
 
 class Section(BaseModel):
@@ -65,7 +67,10 @@ Place = Annotated[Path, BeforeValidator(_path)]
 # A TOML date is the beginning of its day.
 Time = Annotated[datetime, BeforeValidator(_moment)]
 
-Words = Annotated[tuple[str, ...], Field(strict=False)]
+# A list of TOML is a tuple here; what is in it may be taken strictly, as everything else is.
+Listed = Annotated[tuple[T, ...], Field(strict=False)]
+Strictly = Annotated[T, Strict()]
+Texts = Listed[str]
 
 # What a file of the operator's calls a server of PostgreSQL: pg_service.conf.
 Service = Annotated[str, Field(pattern=r"^[\w.-]+$")]
@@ -88,6 +93,6 @@ class ColumnSection(Section):
         return (self.name if self.source is None else self.source,)
 
     @property
-    def words(self) -> Told:
+    def words(self) -> Words:
         """What people are told of it."""
-        return Told(label=self.label, description=self.description, unit=self.unit)
+        return Words(label=self.label, description=self.description, unit=self.unit)

@@ -13,16 +13,17 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 import numpy as np
-from pydantic import Field, Strict
+from pydantic import Field
 
-from synthstream.config.keys import ColumnSection, Name, Words
+from synthstream.config.keys import ColumnSection, Listed, Name, Strictly, Texts
 from synthstream.constraints import ALL_OFFERED, Group
 from synthstream.errors import ConfigError
-from synthstream.kinds import NEWEST, Edition
+from synthstream.kinds import Edition
 from synthstream.privacy import Budget
 from synthstream.schema.columns import Boolean, Column
 from synthstream.schema.conditions import like
-from synthstream.schema.districts import NAME, Districts
+from synthstream.schema.districts import NAME, Districts, OfPlace
+from synthstream.schema.mapping import listed
 from synthstream.schema.places import FINEST, View
 from synthstream.schema.schema import Schema
 from synthstream.workload import Workload
@@ -61,11 +62,11 @@ class PlaceSection(ColumnSection):
     """
 
     type: Literal["place"]
-    coordinates: Words
-    bounds: Annotated[tuple[Annotated[tuple[float, float], Field(strict=False)], ...], Field(strict=False)]
+    coordinates: Texts
+    bounds: Listed[Annotated[tuple[float, float], Field(strict=False)]]
     depth: int | None = None
-    views: Annotated[tuple[Annotated[int, Strict()], ...], Field(strict=False)] | None = None
-    crossed: Words | None = Field(default=None, alias="with")
+    views: Listed[Strictly[int]] | None = None
+    crossed: Texts | None = Field(default=None, alias="with")
     events: int = Field(default=50_000, ge=1)
     regions: Name | None = None
     region_key: Name | None = None
@@ -81,10 +82,10 @@ def views_of(
     budget: Budget,
     events: int,
     *,
-    places: Sequence[View | Districts] = (),
-    base: Path | None = None,
-    edition: Edition = NEWEST,
-) -> list[View | Districts]:
+    places: Sequence[OfPlace],
+    base: Path,
+    edition: Edition,
+) -> list[OfPlace]:
     """The columns of a place, coarsest first. Districts, if there are any, stand in for the coarsest grid.
 
     Where nothing is said, a grid is counted for each two bits, from four cells on, up to the finest at which an even
@@ -97,7 +98,7 @@ def views_of(
         budget: for one event.
         events: how many each person may bring; 1 if events are protected.
         places: the columns of places that stand before it.
-        base: folder that the path of a file starts from; left out: the current one.
+        base: folder that the path of a file starts from.
         edition: of the rule. Before the eighth pure DP was taken for zCDP with Gaussian noise; before the fifth a flag
             counted as two values.
 
@@ -112,7 +113,7 @@ def views_of(
         noise = max(noise, _PURE * (events / float(budget.epsilon)) ** _PURE_POWER)
     worth = int(math.log2(max(section.events / (_LEAST_ALONE * noise), 1)))  # bits of the finest grid worth its noise
     finest, step = section.depth or min(max(worth // dimension, 1), FINEST // dimension), _STEP[dimension]
-    named = [] if section.regions is None else [_districts(section, section.regions, finest, base or Path())]
+    named = [] if section.regions is None else [_districts(section, section.regions, finest, base)]
     finest = named[0].finest.depth if named else finest
     first = step if section.regions is None else min(2 * step, finest)
     depths = list(range(first, finest - step + 1, step)) if section.views is None else list(section.views)
@@ -121,7 +122,7 @@ def views_of(
     depths = [*depths, *([] if finest in depths else [finest])]
     views = [_grid(section, depth, located=depth == finest) for depth in depths]
     bits = [*(math.log2(column.size) for column in named), *(dimension * depth for depth in depths)]
-    columns: list[View | Districts] = [*named, *views]
+    columns: list[OfPlace] = [*named, *views]
     crossed = (
         _chosen(section.crossed, columns, others, places, bits, edition)
         if section.crossed is not None
@@ -181,21 +182,20 @@ def _districts(section: PlaceSection, said: str, finest: int, base: Path) -> Dis
 
 def _chosen(
     said: Sequence[str],
-    columns: Sequence[View | Districts],
+    columns: Sequence[OfPlace],
     others: Sequence[Column],
-    places: Sequence[View | Districts],
+    places: Sequence[OfPlace],
     bits: Sequence[float],
     edition: Edition,
 ) -> list[list[str]]:
     """For each column of a place, those that ``with`` crosses it with."""
     names = [column.name for column in others]
-    before = [((column.finest if isinstance(column, Districts) else column).place, column) for column in places]
-    known = [*names, *dict.fromkeys(place for place, _ in before)]
+    known = [*names, *dict.fromkeys(column.place for column in places)]
     for name in said:
         if name not in known:
             more = " A place is crossed with those before it." if len(known) > len(names) else ""
             raise ConfigError(f"with: {name!r} is not another column.{like(name, known)} Name some of {known}.{more}")
-    theirs = [column for place, column in before if place in said]
+    theirs = [column for column in places if column.place in said]
     return [
         [
             *(name for name in said if name in names and b <= _MOST_CROSSED),
@@ -205,7 +205,7 @@ def _chosen(
     ]
 
 
-def _meet(column: View | Districts, other: View | Districts, bits: float, edition: Edition) -> bool:
+def _meet(column: OfPlace, other: OfPlace, bits: float, edition: Edition) -> bool:
     """Whether columns of two places are crossed; ``bits`` of the first.
 
     Before the eighth edition districts of two places were not, and those with 16 codes were with grids of 16 cells.
@@ -244,9 +244,9 @@ def words_of(schema: Schema) -> str:
         called = names[0] if len(names) == 1 else f"{names[0]} to {names[-1]}"
         where = " and ".join(views[-1].coordinates)
         said.append(f"{place}: {where} are counted on grids of {_and(cells)} cells ({called}).")
-        districts = [one for one in schema.columns if isinstance(one, Districts) and one.finest.place == place]
+        districts = [schema.districts[place]] if place in schema.districts else []
         with_these: dict[tuple[str, ...], list[str]] = {}
-        own: list[View | Districts] = [*districts, *views]
+        own: list[OfPlace] = [*districts, *views]
         for one in own:
             with_these.setdefault(one.crossed, []).append(one.name)
         crossed = [f"{_and(them)} with {_and(others)}" for others, them in with_these.items() if others]
@@ -266,11 +266,10 @@ def _of_districts(column: Districts) -> str:
     rest = f"{100 * gap:.3g} % of the box lies in none and counts as other" if gap > 1e-6 else "they fill the box"
     said = f"{column.name}: {number}; {rest}."
     if doubled:
-        shown = ", ".join(f"{a!r} and {b!r}" for a, b in doubled[:3]) + (", ..." if len(doubled) > 3 else "")
+        shown = listed([f"{a!r} and {b!r}" for a, b in doubled], most=3)
         said += f" Some overlap ({shown}): what lies in two counts in the first of the file."
     if beyond := column.beyond():
-        shown = ", ".join(f"{name!r} by {100 * share:.2g} %" for name, share in list(beyond.items())[:3])
-        shown += ", ..." if len(beyond) > 3 else ""
+        shown = listed([f"{name!r} by {100 * share:.2g} %" for name, share in beyond.items()], most=3)
         said += f" {len(beyond):,} of them reach out of bounds ({shown}): events there count as other."
     return said
 
@@ -282,11 +281,10 @@ def nested(schema: Schema) -> list[Group]:
         finest = _view(schema, views[-1])
         codes = np.stack([finest.within(_view(schema, c)) for c in views], axis=1)
         nests = [views] if len(views) > 1 else []
-        named = [(d, c) for d, c in enumerate(schema.columns) if isinstance(c, Districts) and c.finest.place == place]
-        for d, column in named:
-            pairs = column.pairs()
+        if (districts := schema.districts.get(place)) is not None:
+            pairs, d = districts.pairs(), schema.names.index(districts.name)
             found.append(Group.of([d, *views], np.column_stack([pairs[:, 0], codes[pairs[:, 1]]]), nests=nests))
-        if nests and not named:
+        elif nests:
             found.append(Group.of(views, codes, nests=nests))
     return found
 
@@ -305,9 +303,9 @@ def counted(schema: Schema, marginal: Sequence[int]) -> bool:
 
 
 def _goes(a: Column, b: Column) -> bool:
-    if isinstance(a, View | Districts) and isinstance(b, View | Districts):
+    if isinstance(a, OfPlace) and isinstance(b, OfPlace):
         return b.name in a.crossed or a.name in b.crossed
-    return not isinstance(a, View | Districts) or b.name in a.crossed
+    return not isinstance(a, OfPlace) or b.name in a.crossed
 
 
 def weights_of(schema: Schema, workload: Workload) -> tuple[float, ...] | None:

@@ -3,28 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
-from typing import Annotated, Any, ClassVar, Literal, TypeVar
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Discriminator, Field, Strict, Tag, model_validator
+from pydantic import Discriminator, Field, Tag, model_validator
 
 from synthstream.config.after import AfterSection
 from synthstream.config.constraints import ConstraintSection
-from synthstream.config.keys import ColumnSection, Name, Place, Section, Time
-from synthstream.config.keys import Words as _Values
+from synthstream.config.keys import ColumnSection, Listed, Name, Place, Section, Strictly, Texts, Time
 from synthstream.config.places import PlaceSection
 from synthstream.config.secrecy import EncryptionConfig
 from synthstream.config.sinks import MirrorConfig, PublicationConfig, SinkConfig, StatusConfig
 from synthstream.config.sources import SourceConfig
 from synthstream.config.synthesis import SynthesizerConfig
 from synthstream.errors import ConfigError
-from synthstream.privacy import EVENT, Budget, Neighbours, Unit
+from synthstream.privacy import Budget, Neighbours, Unit
 from synthstream.schema.binned import Datetime, Integer, Number, Part
 from synthstream.schema.clock import Clock, known_zone, no_zone
 from synthstream.schema.columns import Boolean, Category, Column, Words
 from synthstream.schema.coordinates import Coordinate
-
-_T = TypeVar("_T")
-_Strictly = Annotated[_T, Strict()]
 
 
 class PersonSection(Section):
@@ -53,20 +49,25 @@ class PrivacySection(Section):
     unit: _Unit
     neighbours: Neighbours = "add-remove"
 
+    @property
+    def persons(self) -> PersonSection | None:
+        """Who is protected, unless it is single events."""
+        return None if self.unit == "event" else self.unit
+
     def budget(self) -> Budget:
         """What the custodian allows. Raises ``ValueError`` if it cannot be."""
         return Budget(epsilon=self.epsilon, delta=self.delta)
 
     def check_limits(self) -> None:
         """Raise ``ConfigError`` unless the limits of a unit of persons go together."""
-        if self.unit == "event":
+        if self.persons is None:
             return
         if self.neighbours != "add-remove":
             raise ConfigError(
                 'neighbours = "replace-one" is not possible if persons are protected: a person who takes the place of '
                 'another may bring another number of events, at other times. Leave neighbours out, or say "add-remove"'
             )
-        per_tick, events = self.unit.max_per_tick, self.unit.max_events
+        per_tick, events = self.persons.max_per_tick, self.persons.max_events
         if per_tick is not None and per_tick > events:
             raise ConfigError(
                 f"max_per_tick = {per_tick} has no effect above max_events = {events}; leave it out, or let fewer "
@@ -83,9 +84,9 @@ class PrivacyConfig:
     """
 
     budget: Budget
-    unit: Unit = EVENT
-    person: str | None = None
-    neighbours: Neighbours = "add-remove"
+    unit: Unit
+    person: str | None
+    neighbours: Neighbours
 
 
 class ClockSection(Section):
@@ -114,7 +115,7 @@ class ClockSection(Section):
 
 class _Category(ColumnSection):
     type: Literal["category"]
-    values: _Values
+    values: Texts
     missing: str | None = None
     other: str | None = None
     regions: Name | None = None
@@ -156,7 +157,7 @@ class _Integer(_Binned):
     bins: int | None = None
     width: int | None = None
     scale: Literal["log"] | None = None
-    cuts: Annotated[tuple[_Strictly[int], ...], Field(strict=False)] | None = Field(default=None, alias="edges")
+    cuts: Listed[Strictly[int]] | None = Field(default=None, alias="edges")
     missing: int | None = None
 
 
@@ -166,7 +167,7 @@ class _Number(_Binned):
     max: float
     bins: int | None = None
     scale: Literal["log"] | None = None
-    cuts: Annotated[tuple[_Strictly[float], ...], Field(strict=False)] | None = Field(default=None, alias="edges")
+    cuts: Listed[Strictly[float]] | None = Field(default=None, alias="edges")
     missing: float | None = None
 
 

@@ -32,8 +32,8 @@ def settings_text(
     data: Mapping[str, Any],
     base: Path,
     *,
-    before: str | None = None,
-    region: str | None = None,
+    before: str | None,
+    region: str | None,
     regions: Mapping[str, str],
 ) -> str:
     """The public part of a ``stream.toml``.

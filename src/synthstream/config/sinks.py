@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar, Literal, Self
 from pydantic import BeforeValidator, ByteSize, Field, InstanceOf
 from typing_extensions import override
 
-from synthstream.config.keys import Name, Place, Section, Service, Words
+from synthstream.config.keys import Name, Place, Section, Service, Texts
 from synthstream.config.objects import ObjectPath, place_of
 from synthstream.config.tablenames import TableName
 from synthstream.kinds import Content
@@ -126,4 +126,4 @@ class PublicationConfig(Section):
     contact: Name | None = None
     homepage: str | None = Field(default=None, pattern=_URL)
     licence: str | None = Field(default=None, pattern=rf"{_URL}|^[A-Za-z0-9][A-Za-z0-9.+-]*$")
-    keywords: Words = ()
+    keywords: Texts = ()

@@ -9,15 +9,14 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field
 from pydantic_core import PydanticCustomError
 
-from synthstream.config.keys import Name, Section, Words
+from synthstream.config.keys import Listed, Name, Section, Texts
 from synthstream.config.places import counted
 from synthstream.errors import ConfigError
 from synthstream.kinds import COUNTERS, NEWEST, SYNTHESIZERS, Edition, FitKind, Queries, Score, Split
 from synthstream.partition import DEEPEST, Partition
 from synthstream.privacy import EVENT, Budget, Unit
 from synthstream.schema.conditions import like
-from synthstream.schema.districts import Districts
-from synthstream.schema.places import View
+from synthstream.schema.districts import OfPlace
 from synthstream.schema.schema import Schema
 from synthstream.workload import Workload
 
@@ -77,7 +76,7 @@ class SynthesizerConfig(Section):
     kind: Annotated[str, _one_of(SYNTHESIZERS)] = "table"
     order: int | None = Field(default=None, ge=1, le=8)
     near: int | None = Field(default=None, ge=1)
-    marginals: Annotated[tuple[Words, ...], Field(strict=False)] | None = None
+    marginals: Listed[Texts] | None = None
     counter: Annotated[str, _one_of(COUNTERS)] = "auto"
     shares: Split = "auto"
     measure: Measuring = "auto"
@@ -205,7 +204,7 @@ def workload_of(section: SynthesizerConfig, schema: Schema) -> Workload:
 def is_near(marginal: tuple[int, ...], most: int | None, schema: Schema) -> bool:
     """Whether columns are at most so far apart; those of places are counted with others as they say themselves."""
     apart = marginal[-1] - marginal[0] if len(marginal) > 1 else 0
-    return most is None or apart <= most or any(isinstance(schema.columns[c], View | Districts) for c in marginal)
+    return most is None or apart <= most or any(isinstance(schema.columns[c], OfPlace) for c in marginal)
 
 
 def _affordable(workload: Workload, schema: Schema) -> Workload:

@@ -186,7 +186,7 @@ def _not_counted(config: StreamConfig) -> tuple[list[Path], int]:
     """Files of the source whose names the state does not know, and how many it knows."""
     source, own = files_of(config), config.source
     if isinstance(config.log, DeltaConfig):
-        table = DeltaSource(path=config.log.path, name=config.log.name, columns=())
+        table = DeltaSource(config.log, ())
         raise ConfigError(
             f"{config.name} reads a Delta table: name those of its files to look at, as in "
             f"synthstream check stream.toml {config.log.path}/{table.pattern()}."

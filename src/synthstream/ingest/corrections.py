@@ -12,8 +12,9 @@ from typing import Literal
 from synthstream.config.config import StreamConfig
 from synthstream.errors import ConfigError, SourceError
 from synthstream.ingest.counting import files_of
-from synthstream.ingest.filenames import RETIRED, FileNames, item_of
+from synthstream.ingest.filenames import RETIRED, FileNames, counted, item_of
 from synthstream.ingest.files import FileSource
+from synthstream.state.sealing import framed
 from synthstream.state.store import Store
 from synthstream.state.turns import alone
 
@@ -22,12 +23,10 @@ Stands = Literal["counted", "changed", "gone", "retired", "new"]
 
 def content_of(fingerprint: str, secret: bytes) -> str:
     """A fingerprint of a file, keyed: tells equal from different, and nothing to who lacks the key."""
-    mac = hmac.new(secret, digestmod=hashlib.sha256)
-    part = fingerprint.encode()
-    mac.update(len(part).to_bytes(8, "big") + part)
-    return mac.hexdigest()
+    return hmac.new(secret, framed(fingerprint.encode()), hashlib.sha256).hexdigest()
 
 
+_NO_FILES = "this stream counts no files: in [source] is a log, or nothing."
 _NO_OP = (
     "this stream has no op: its rows can only be added, so nothing was taken away. Who counted stays in the counts, as "
     "protected as the claim says. To take events away, a stream needs from its beginning a column that says whether a "
@@ -65,13 +64,13 @@ class Corrections:
     def _source(self) -> FileSource:
         source = files_of(self._config)
         if source is None:
-            raise SourceError("this stream counts no files: in [source] is a log, or nothing.")
+            raise SourceError(_NO_FILES)
         return source
 
     @property
     def _names(self) -> FileNames:
         if self._config.source is None:
-            raise SourceError("this stream counts no files: in [source] is a log, or nothing.")
+            raise SourceError(_NO_FILES)
         return FileNames(source=self._config.source, base=self._config.base)
 
     @alone
@@ -101,9 +100,12 @@ class Corrections:
 
         For the operator alone: whether a file was changed depends on its rows.
         """
-        there = {self._names.of(path): path for path in self._source.files()}
-        known = {item.removeprefix(item_of("")) for item in self._store.items(item_of(""))}
-        return [(name, self._stands(name, there.get(name))) for name in sorted(there.keys() | known)]
+        there = self._there()
+        return [(name, self._stands(name, there.get(name))) for name in sorted(there.keys() | counted(self._store))]
+
+    def _there(self) -> dict[str, Path]:
+        """The files that are there, by the names that the state knows them by."""
+        return {self._names.of(path): path for path in self._source.files()}
 
     def _stands(self, name: str, path: Path | None) -> Stands:
         known = self._store.ingested(item_of(name))
@@ -157,16 +159,15 @@ class Corrections:
 
     def _counted(self, file: str) -> tuple[str, Path | None]:
         """The name that the state knows a file by, and the file, if it is there."""
-        paths = [path for path in self._source.files() if path in (Path(file).absolute(), self._config.base / file)]
-        for name in (*map(self._names.of, paths), *self._named(file)):
-            if self._store.ingested(item_of(name)) is not None:
-                there = next((path for path in self._source.files() if self._names.of(path) == name), None)
-                return name, there
-        alike = (self._names.of(path) for path in self._source.files() if path.name == Path(file).name)
-        near = next((name for name in alike if self._store.ingested(item_of(name)) is not None), None)
-        meant = "" if near is None else f" Did you mean {near!r}?"
+        there, known = self._there(), counted(self._store)
+        meant = [name for name, path in there.items() if path in (Path(file).absolute(), self._config.base / file)]
+        for name in (*meant, *self._named(file)):
+            if name in known:
+                return name, there.get(name)
+        near = next((name for name, path in there.items() if path.name == Path(file).name and name in known), None)
+        hint = "" if near is None else f" Did you mean {near!r}?"
         raise SourceError(
-            f"{file}: no file of this name was counted.{meant} `synthstream source list` has those that "
+            f"{file}: no file of this name was counted.{hint} `synthstream source list` has those that "
             "were. One that was not is left out by taking it out of source.path."
         )
 

@@ -27,6 +27,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from synthstream.config.sources import DeltaConfig
 from synthstream.errors import SchemaError, SourceError
 from synthstream.ingest.changes import Changes, moment
 from synthstream.ingest.cursors import cursor_of, place_in
@@ -81,30 +82,26 @@ class DeltaSource:
     """Reads a Delta table by its versions. Memory: a chunk of rows, and, at first, the names of all files.
 
     Args:
-        path: its folder, of this machine or of an object store.
-        name: what it is called in messages.
         columns: what to read; other columns are never looked at.
         changes: how changes of rows become rows; ``None``: rows are only added.
     """
 
-    def __init__(self, *, path: Path, name: str, columns: Sequence[str], changes: Changes | None = None) -> None:
-        self.name, self.waits = name, False
-        self._path, self._changes = path, changes
+    def __init__(self, log: DeltaConfig, columns: Sequence[str], *, changes: Changes | None = None) -> None:
+        self.name, self.waits = log.name, False
+        self._path, self._changes = log.path, changes
         self._columns = [column for column in columns if changes is None or column != changes.op]
 
     def look(self) -> None:
-        known = self._list()
-        self._table(known, known.newest)
+        self._table(self._list())
 
     def pattern(self) -> str:
         """What paths of its files look like within its folder, for a shell; raises as :meth:`look` does."""
-        known = self._list()
-        partitions = self._meta(known, known.newest).get("partitionColumns") or ()
+        partitions = self._meta(self._list()).get("partitionColumns") or ()
         return "".join(f"{name}=*/" for name in partitions) + "*.parquet"
 
     def read(self, after: bytes | None) -> Iterator[tuple[pl.DataFrame, bytes]]:
         known = self._list()
-        origin, instants = self._table(known, known.newest)
+        origin, instants = self._table(known)
         place = place_in(after, origin, name=self.name)
         first, version, number, done = (known.newest, known.newest, 0, 0) if place is None else place[:4]
         if place is not None:
@@ -178,9 +175,9 @@ class DeltaSource:
         for now in range(start + 1, version + 1):
             yield from self._actions(known, now)
 
-    def _table(self, known: _Known, version: int) -> tuple[str, frozenset[str]]:
+    def _table(self, known: _Known) -> tuple[str, frozenset[str]]:
         """The origin of cursors of the table, and which columns are instants. Raises unless it can be read on."""
-        meta = self._meta(known, version)
+        meta = self._meta(known)
         self._refuse_unsaid(meta)
         with self._told("its log does not say what columns it has"):
             fields = json.loads(meta["schemaString"])["fields"]
@@ -188,10 +185,10 @@ class DeltaSource:
         require(self._columns, list(kinds), of=f"{self.name}: ")
         return f"delta {meta.get('id')}", frozenset(name for name, kind in kinds.items() if kind == "timestamp")
 
-    def _meta(self, known: _Known, version: int) -> dict[str, Any]:
+    def _meta(self, known: _Known) -> dict[str, Any]:
         """What the table says of itself. Raises if only a later version of the protocol knows how to read it."""
         meta: dict[str, Any] = {}
-        for action in self._replayed(known, version, ("metaData", "protocol")):
+        for action in self._replayed(known, known.newest, ("metaData", "protocol")):
             if found := action.get("protocol"):
                 self._refuse_unknown(found)
             meta = action.get("metaData") or meta

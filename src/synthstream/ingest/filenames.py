@@ -32,6 +32,11 @@ def item_of(name: str) -> str:
     return f"{_ITEM}{name}"
 
 
+def counted(store: Store) -> set[str]:
+    """Names of all files that were counted."""
+    return {item[len(_ITEM) :] for item in store.items(_ITEM)}
+
+
 @dataclass(frozen=True, kw_only=True)
 class FileNames:
     """Names of the files of a source.
@@ -83,7 +88,7 @@ class FileNames:
         """
         names = {path: self.of(path) for path in files}
         there = set(names.values())
-        before = {item[len(_ITEM) :] for item in store.items(_ITEM)}
+        before = counted(store)
         renamed = dict(self._known_otherwise(names, before))
         renamed |= self._moved(before - there - renamed.keys(), before.union(renamed.values()))
         known = before - renamed.keys() | set(renamed.values())

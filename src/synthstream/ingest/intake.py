@@ -11,14 +11,14 @@ from datetime import datetime
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
 from synthstream.config.config import StreamConfig
 from synthstream.config.sources import LogConfig
 from synthstream.counts import Counts
-from synthstream.environment import REAL, Env
+from synthstream.environment import Env
 from synthstream.errors import BatchConflict, CountsMismatch, FileDamaged, FilesLeftOut, HorizonExhausted, SchemaError
 from synthstream.ingest.corrections import content_of
 from synthstream.ingest.counting import (
@@ -35,22 +35,23 @@ from synthstream.ingest.counting import (
     refuse_other_columns,
 )
 from synthstream.ingest.cursors import CursorSource
-from synthstream.ingest.filenames import RETIRED, FileNames, item_of
+from synthstream.ingest.filenames import RETIRED, FileNames, counted, item_of
 from synthstream.ingest.files import FileSource
 from synthstream.ingest.logs import opened
 from synthstream.ingest.persons import Contributions
 from synthstream.schema.coercion import Frame, slices
+from synthstream.state.sealing import framed
 from synthstream.state.store import Store
 from synthstream.workload import THREADS
 
+T = TypeVar("T")
 _CHUNK_ROWS = 250_000
-_CURSOR = "cursor"
+# A setting of the state: how far its log was counted, sealed.
+CURSOR = "cursor"
 # In place of the fingerprint of a batch that was counted before a cut: it was made of other columns.
 BEFORE = "before a cut"
 _FILES_AT_ONCE = 1000  # that are counted elsewhere
 _UNSAVED_CELLS = 4_000_000  # 64 MB
-
-# Counts the rows of some files on other machines; raises ``FilesLeftOut`` for those that it cannot count.
 
 
 class Elsewhere(NamedTuple):
@@ -85,9 +86,7 @@ class Intake:
         env: what says when files appeared.
     """
 
-    def __init__(
-        self, config: StreamConfig, store: Store, count: Count, *, cells: int, first: int, env: Env = REAL
-    ) -> None:
+    def __init__(self, config: StreamConfig, store: Store, count: Count, *, cells: int, first: int, env: Env) -> None:
         self._appeared = env.appeared
         self._config, self._store, self._count, self._first = config, store, count, first
         unit = config.privacy.unit
@@ -104,40 +103,19 @@ class Intake:
         else:
             chunks = slices(rows, _CHUNK_ROWS)
         encoded = (chunk if isinstance(chunk, PrivateRows) else encode(self._config, chunk) for chunk in chunks)
-        item = f"batch {batch_id}"
-        known = None if batch_id is None else self._store.ingested(item)
-        mac = self._keyed()
-        if known is None:
-            with self._committed():
-                for part in encoded:
-                    if batch_id is not None:
-                        _feed(mac, *self._told(part))
-                    self._add(part, open_tick)
-                if batch_id is not None:
-                    self._store.put_ingested(item, mac.hexdigest())
-            return
-        for part in encoded:
-            _feed(mac, *self._told(part))
-        if known not in (BEFORE, mac.hexdigest()):
+        if not self._once(_batch(batch_id), encoded, self._told, partial(self._add, open_tick=open_tick)):
             raise _conflict(batch_id)
 
     def forget(self, path: Path, request: str, *, open_tick: int) -> None:
         if self._config.clock.horizon is not None and open_tick >= self._config.clock.horizon:
             raise HorizonExhausted("All ticks have been released: none is open at which rows could be taken away.")
         # Where earlier rows have counted elsewhere, their own time says which may be taken away here.
-        dated, item, mac = self._first > 0, f"forget {request}", self._keyed()
+        dated = self._first > 0
         columns = columns_of(self._config, away=True, dated=dated)
         chunks = file_of(self._config, path, columns=columns).read(path, chunk_rows=_CHUNK_ROWS)
-        parts = [encode(self._config, rows, away=True, dated=dated) for rows in chunks]
-        for part in parts:
-            _feed(mac, *part.content())
-        known = self._store.ingested(item)
-        if known is None:
-            with self._committed():
-                for part in parts:
-                    self._add(part, open_tick)
-                self._store.put_ingested(item, mac.hexdigest())
-        elif known not in (BEFORE, mac.hexdigest()):
+        encoded = (encode(self._config, rows, away=True, dated=dated) for rows in chunks)
+        count = partial(self._add, open_tick=open_tick)
+        if not self._once(f"forget {request}", encoded, PrivateRows.content, count):
             raise BatchConflict(
                 f"request {request!r} came before with other rows. Nothing was taken away; use a new id."
             )
@@ -159,10 +137,10 @@ class Intake:
             return 0
         naming, there = FileNames(source=config, base=self._config.base), source.files()
         if before is not None:  # what came later decides about nothing yet
-            known = set(self._store.items(item_of("")))
-            there = [path for path in there if item_of(naming.of(path)) in known or self._appeared(path) <= before]
+            known = counted(self._store)
+            there = [path for path in there if naming.of(path) in known or self._appeared(path) <= before]
         named = naming.settle(self._store, there, new_files=new_files)
-        if open_tick == 0 and not self._store.items(item_of("")):
+        if open_tick == 0 and not counted(self._store):
             refuse_other_columns(source, named)
         made = None if elsewhere is None else elsewhere.fingerprints
         files = self._not_counted(named, progress, made or partial(map, source.fingerprint))
@@ -217,11 +195,11 @@ class Intake:
         fingerprints: Callable[[Sequence[Path]], Iterable[str]],
     ) -> Iterator[_New]:
         """Files that have not been counted. Notes those that were, and are not what they were."""
-        counted = {path: self._store.ingested(item_of(name)) for path, name in named.items()}
-        looked_at = [path for path in named if counted[path] != RETIRED]
+        contents = {path: self._store.ingested(item_of(name)) for path, name in named.items()}
+        looked_at = [path for path in named if contents[path] != RETIRED]
         found = iter(fingerprints(looked_at))
         for path in progress(looked_at):
-            item, known = item_of(named[path]), counted[path]
+            item, known = item_of(named[path]), contents[path]
             content = content_of(next(found), self._store.secret)
             if known is None:
                 yield path, item, content
@@ -236,13 +214,13 @@ class Intake:
         """Count what a log holds beyond the cursor. Counts and the cursor after them are committed together."""
         if self._log is None:
             self._log = opened(self._config, log)
-        sealed = self._store.meta(_CURSOR)
-        after = None if sealed is None else self._store.unseal(bytes.fromhex(sealed), _CURSOR)
+        sealed = self._store.meta(CURSOR)
+        after = None if sealed is None else self._store.unseal(bytes.fromhex(sealed), CURSOR)
         for frame, cursor in self._log.read(after):
             rows = encode(self._config, frame)
             with self._committed():
                 self._add(rows, open_tick)
-                self._store.put_meta(_CURSOR, self._store.seal(cursor, _CURSOR).hex())
+                self._store.put_meta(CURSOR, self._store.seal(cursor, CURSOR).hex())
 
     @property
     def waits(self) -> bool:
@@ -269,17 +247,39 @@ class Intake:
             self._people.close(tick)
 
     def add(self, counts: CountsByTick, *, batch_id: str | None, open_tick: int) -> None:
-        total = self._ours(counts)
-        item, mac = f"batch {batch_id}", self._keyed()
-        _feed(mac, total.until(self._config.clock.horizon).to_bytes())
-        known = None if batch_id is None else self._store.ingested(item)
-        if known is None:
-            with self._committed():
-                self._put(total, open_tick)
-                if batch_id is not None:
-                    self._store.put_ingested(item, mac.hexdigest())
-        elif known not in (BEFORE, mac.hexdigest()):
+        horizon = self._config.clock.horizon
+
+        def told(part: CountsByTick) -> tuple[bytes, ...]:
+            return (part.until(horizon).to_bytes(),)
+
+        if not self._once(_batch(batch_id), [self._ours(counts)], told, partial(self._put, open_tick=open_tick)):
             raise _conflict(batch_id)
+
+    def _once(
+        self, item: str | None, parts: Iterable[T], told: Callable[[T], tuple[bytes, ...]], count: Callable[[T], None]
+    ) -> bool:
+        """Count parts under a name: all of them, or none if it is known. Returns whether a known one had these parts.
+
+        Args:
+            item: the name in the store; without one, they count whatever came before.
+            told: what tells a part from others, as bytes.
+            count: adds a part to what waits.
+        """
+        known = None if item is None else self._store.ingested(item)
+        # Tells equal from different, and nothing to who lacks the key.
+        mac = hmac.new(self._store.secret, digestmod=hashlib.sha256)
+        if known is not None:
+            for part in parts:
+                mac.update(framed(*told(part)))
+            return known in (BEFORE, mac.hexdigest())
+        with self._committed():
+            for part in parts:
+                if item is not None:
+                    mac.update(framed(*told(part)))
+                count(part)
+            if item is not None:
+                self._store.put_ingested(item, mac.hexdigest())
+        return True
 
     def batches(self, prefix: str) -> list[str]:
         return [item[len("batch ") :] for item in self._store.items(f"batch {prefix}")]
@@ -323,17 +323,13 @@ class Intake:
             yield
             self._save()
 
-    def _keyed(self) -> hmac.HMAC:
-        """A keyed fingerprint of private content: tells equal from different, and nothing to who lacks the key."""
-        return hmac.new(self._store.secret, digestmod=hashlib.sha256)
+
+def _batch(batch_id: str | None) -> str | None:
+    """What the state calls a batch of this id."""
+    return None if batch_id is None else f"batch {batch_id}"
 
 
 def _conflict(batch_id: str | None) -> BatchConflict:
     return BatchConflict(
         f"batch_id {batch_id!r} was counted before with other content. Nothing was counted now; give new rows a new id."
     )
-
-
-def _feed(mac: hmac.HMAC, *parts: bytes) -> None:
-    for part in parts:
-        mac.update(len(part).to_bytes(8, "big") + part)

@@ -24,13 +24,13 @@ import re
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from pathlib import Path
 from typing import Any
 
 import polars as pl
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicCollection, TopicPartition, Uuid
 from confluent_kafka.admin import AdminClient
 
+from synthstream.config.sources import KafkaConfig
 from synthstream.errors import SourceError
 from synthstream.ingest.avro import ADDRESS, PREFIX, AvroMessages
 from synthstream.ingest.changes import Cells, Changes
@@ -79,25 +79,12 @@ class KafkaSource:
 
     Args:
         columns: keys to read; others are never looked at.
-        config_file: settings for librdkafka, one ``key=value`` a line.
         changes: how messages that are changes of a table become rows; left out: a message is a row.
-        avro: whether messages are in Avro, not in JSON.
-        page_rows: how many messages are read at a time.
     """
 
-    def __init__(
-        self,
-        *,
-        topic: str,
-        columns: Sequence[str],
-        config_file: Path | None = None,
-        changes: Changes | None = None,
-        avro: bool = False,
-        page_rows: int | None = None,
-    ) -> None:
-        self.name = f"kafka {topic}"
-        self._topic, self._columns, self._config_file = topic, tuple(columns), config_file
-        self._page_rows, self._changes, self._in_avro = page_rows or _PAGE_ROWS, changes, avro
+    def __init__(self, log: KafkaConfig, columns: Sequence[str], *, changes: Changes | None = None) -> None:
+        self.name, self._topic, self._config_file = log.name, log.topic, log.config_file
+        self._columns, self._changes, self._in_avro = tuple(columns), changes, log.encoding == "avro"
         self._avro: AvroMessages | None = None
         self._consumer: Consumer | None = None
         self._admin: AdminClient | None = None
@@ -237,35 +224,34 @@ class KafkaSource:
         page: list[bytes | None] = []
         size, heard = 0, time.monotonic()
         while ends:
-            events = consumer.consume(min(_AT_ONCE, self._page_rows - len(page)), timeout=0.5)
+            events = consumer.consume(min(_AT_ONCE, _PAGE_ROWS - len(page)), timeout=0.5)
             heard = self._heard(events, heard)
             for event in events:
-                content = self._taken(event, offsets, ends)
-                if content is not _NOTHING:
+                for content in self._taken(event, offsets, ends):
                     page.append(content)
                     size += len(content or b"")
-            if len(page) >= self._page_rows or size > _PAGE_BYTES:
+            if len(page) >= _PAGE_ROWS or size > _PAGE_BYTES:
                 yield page
                 page, size, heard = [], 0, time.monotonic()
         consumer.unassign()
         if page:
             yield page
 
-    def _taken(self, event: Message, offsets: dict[int, int], ends: dict[int, int]) -> bytes | None:
-        """Content of a message; ``_NOTHING`` if it is none, or came after the end. Moves offsets and ends."""
+    def _taken(self, event: Message, offsets: dict[int, int], ends: dict[int, int]) -> Iterator[bytes | None]:
+        """Content of a message, unless it is none, or came after the end. Moves offsets and ends."""
         partition, offset, error = event.partition(), event.offset(), event.error()
         if error is not None and error.code() != KafkaError._PARTITION_EOF:
             raise KafkaException(error)
         if partition not in ends or offset is None or partition is None:
-            return _NOTHING
+            return
         end = ends[partition]
         if error is not None or offset + 1 >= end:
             del ends[partition]
         if error is not None or offset >= end:
-            return _NOTHING
+            return
         offsets[partition] = offset + 1
         value = event.value()
-        return value.encode() if isinstance(value, str) else value
+        yield value.encode() if isinstance(value, str) else value
 
     def _heard(self, events: Sequence[Message], before: float) -> float:
         """When something last came. Raises if nothing came for too long."""
@@ -312,9 +298,6 @@ class KafkaSource:
         else:
             what = f"the brokers refused ({error.name()})"
         return SourceError(f"{self.name}: {what}. {again}")
-
-
-_NOTHING = b"nothing: compared by identity"
 
 
 def _text(error: Exception) -> str:

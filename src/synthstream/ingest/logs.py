@@ -23,18 +23,15 @@ def opened(config: StreamConfig, log: LogConfig) -> CursorSource:
     columns = columns_of(config)
     changes = Changes(op=config.op, time=config.clock.column) if config.op is not None and log.of_changes else None
     if isinstance(log, DeltaConfig):
-        return DeltaSource(path=log.path, name=log.name, columns=columns, changes=changes)
+        return DeltaSource(log, columns, changes=changes)
     try:
         if isinstance(log, PostgresConfig):
             from synthstream.ingest.postgres import PostgresSource
 
-            return PostgresSource(
-                table=log.table, sequence=log.sequence, columns=columns, service=log.service, moved=log.moved
-            )
+            return PostgresSource(log, columns)
         from synthstream.ingest.kafka import KafkaSource
 
-        avro = log.encoding == "avro"
-        return KafkaSource(topic=log.topic, columns=columns, config_file=log.config_file, changes=changes, avro=avro)
+        return KafkaSource(log, columns, changes=changes)
     except ImportError:
         raise ConfigError(
             f"source.kind = \"{log.kind}\" needs a library that is not installed: pip install 'synthstream[{log.kind}]'"

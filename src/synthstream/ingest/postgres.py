@@ -41,6 +41,7 @@ import psycopg
 from psycopg import errors, sql
 
 from synthstream.config.servers import Unreachable, connected
+from synthstream.config.sources import PostgresConfig
 from synthstream.errors import SourceError
 from synthstream.ingest.cursors import cursor_of, place_in
 from synthstream.schema.coercion import require
@@ -133,27 +134,11 @@ class PostgresSource:
     binary and nested cells are missing.
 
     Args:
-        table: its name as SQL writes it.
-        sequence: the column that numbers the rows.
         columns: what to read; other columns are never looked at.
-        service: in the operator's ``pg_service.conf``.
-        moved: the short name of another origin whose numbers are those of this table.
-        page_rows: how many rows are read at a time.
     """
 
-    def __init__(
-        self,
-        *,
-        table: str,
-        sequence: str,
-        columns: Sequence[str],
-        service: str | None = None,
-        moved: str | None = None,
-        page_rows: int | None = None,
-    ) -> None:
-        self.name = f"postgres {table}"
-        self._table_name, self._number, self._columns = table, sequence, tuple(columns)
-        self._service, self._moved, self._page_rows = service, moved, page_rows or _PAGE_ROWS
+    def __init__(self, log: PostgresConfig, columns: Sequence[str]) -> None:
+        self.name, self._log, self._columns = log.name, log, tuple(columns)
         self._connection: psycopg.Connection[Any] | None = None
         self._looks: list[tuple[int, Writers]] = []  # bounds that are not proven yet, and who could write below them
         self.waits = False
@@ -165,14 +150,14 @@ class PostgresSource:
     def read(self, after: bytes | None) -> Iterator[tuple[pl.DataFrame, bytes]]:
         with self._told():
             table = self._look_up()
-            last = place_in(after, table.origin, name=self.name, moved=self._moved, movable="its numbers")
+            last = place_in(after, table.origin, name=self.name, moved=self._log.moved, movable="its numbers")
             last = _FIRST if last is None else int(last)
             bound = self._bound(table, last)
             while True:  # also if there is nothing new: what is refused must not depend on that
                 rows = self._page(table, last, bound)
                 if rows:
                     yield self._frame(rows, table.codec), cursor_of(table.origin, last := int(rows[-1][0]))
-                if len(rows) < self._page_rows:
+                if len(rows) < _PAGE_ROWS:
                     return
 
     def close(self) -> None:
@@ -185,7 +170,7 @@ class PostgresSource:
     def _connected(self) -> psycopg.Connection[Any]:
         if self._connection is None:
             try:
-                self._connection = connected(self._service)
+                self._connection = connected(self._log.service)
             except Unreachable as error:
                 raise SourceError(f"{self.name}: {error}. Nothing was lost; run again to go on.") from None
             self._connection.execute(_SESSION)
@@ -200,7 +185,7 @@ class PostgresSource:
         standby, encoding, database, system = self._ask(_SERVER)[0]
         if standby:
             raise SourceError(f"{self.name}: a standby does not know who is still writing. Connect to the primary.")
-        found = self._ask(_TABLE + "WHERE c.oid = to_regclass(%s)", self._table_name)
+        found = self._ask(_TABLE + "WHERE c.oid = to_regclass(%s)", self._log.table)
         if not found:
             raise SourceError(
                 f"{self.name}: there is no such table in this database. Check source.table, as in public.visits, and "
@@ -210,10 +195,10 @@ class PostgresSource:
         if kind not in ("r", "p"):
             raise SourceError(f"{self.name}: is not a table. Name the table that rows are inserted into.")
         columns = self._ask(_COLUMNS, table=oid)
-        require((*self._columns, self._number), [column for column, _, _ in columns], of=f"{self.name}: ")
-        number, kind = next(rest for column, *rest in columns if column == self._number)
+        require((*self._columns, self._log.sequence), [column for column, _, _ in columns], of=f"{self.name}: ")
+        number, kind = next(rest for column, *rest in columns if column == self._log.sequence)
         if kind not in ("int2", "int4", "int8"):
-            raise SourceError(f"{self.name}: source.sequence = {self._number}: must be a column of integers.")
+            raise SourceError(f"{self.name}: source.sequence = {self._log.sequence}: must be a column of integers.")
         return _Table(
             oid=oid,
             database=database,
@@ -227,7 +212,7 @@ class PostgresSource:
     def _sequence(self, table: int, number: int) -> sql.Identifier:
         """The sequence that numbers the rows, if it is one that numbers them in order."""
         found = self._ask(_SEQUENCE, table=table, number=number)
-        column = f"{self.name}: source.sequence = {self._number}"
+        column = f"{self.name}: source.sequence = {self._log.sequence}"
         if len(found) != 1:
             raise SourceError(
                 f"{column}: no sequence fills it. It must be an identity, or its default nextval of a sequence: "
@@ -244,7 +229,7 @@ class PostgresSource:
         if not indexed:
             raise SourceError(
                 f"{column}: has no index, so every look would read the whole table. CREATE INDEX CONCURRENTLY ON "
-                f"{self._table_name} ({self._number})."
+                f"{self._log.table} ({self._log.sequence})."
             )
         return sql.Identifier(*self._ask(_TABLE + "WHERE c.oid = %(oid)s", oid=oid)[0][1:3])
 
@@ -295,7 +280,7 @@ class PostgresSource:
 
     def _page(self, table: _Table, last: int, bound: int) -> list[tuple[Any, ...]]:
         """The next rows; rows of one number are never parted. Cells as text, or bytes in the database's encoding."""
-        number = sql.Identifier(self._number)
+        number = sql.Identifier(self._log.sequence)
         cells = [_cell(name, table.kinds[name], as_stored=table.codec is not None) for name in self._columns]
         question = sql.SQL(
             "SELECT {number}::int8, {cells} FROM {table} WHERE {number} > {last} AND {number} <= {bound} "
@@ -308,7 +293,7 @@ class PostgresSource:
             oid=sql.Literal(table.oid),
             last=sql.Literal(last),
             bound=sql.Literal(bound),
-            rows=sql.Literal(self._page_rows),
+            rows=sql.Literal(_PAGE_ROWS),
         )
         with self._connected().cursor(binary=True) as cursor:
             return cursor.execute(question).fetchall()
@@ -338,7 +323,7 @@ class PostgresSource:
     def _worded(self, error: psycopg.Error) -> SourceError:
         again = "What was counted is committed; run again to go on."
         if isinstance(error, errors.InsufficientPrivilege):
-            what = f"may not be read, or a policy hides rows. GRANT SELECT ON {self._table_name} TO this user. {again}"
+            what = f"may not be read, or a policy hides rows. GRANT SELECT ON {self._log.table} TO this user. {again}"
         elif isinstance(error, errors.UndefinedTable | errors.UndefinedColumn):
             what = f"was changed while it was read. {again}"
         elif error.sqlstate is None or error.sqlstate.startswith(("08", "57")):

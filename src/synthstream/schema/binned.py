@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cached_property
 from itertools import pairwise
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import numba
 import numpy as np
@@ -55,7 +55,7 @@ class Binned(Column):
     def ranges(self) -> dict[str, tuple[float, float]]:
         return {self.name: (self.edges[0], self.edges[-1] - self.whole)}
 
-    def _numbers(self, series: pl.Series) -> np.ndarray[Any, np.dtype[np.float64]]:
+    def _numbers(self, series: pl.Series) -> FloatArray:
         return numbers(series)
 
     def encode(self, series: pl.Series) -> CodeArray:
@@ -247,7 +247,7 @@ class Datetime(Binned):
             return tuple(f"{edge:.0f}" for edge in self.edges[:-1])
         return tuple((_EPOCH + timedelta(seconds=edge)).isoformat() for edge in self.edges[:-1])
 
-    def _numbers(self, series: pl.Series) -> np.ndarray[Any, np.dtype[np.float64]]:
+    def _numbers(self, series: pl.Series) -> FloatArray:
         local = times(series, timezone=self.timezone)
         if self.part is None:
             return (local.dt.epoch("us").cast(pl.Float64) / 1e6).fill_null(np.nan).to_numpy().astype(np.float64)

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from synthstream.errors import SchemaError
+from synthstream.workload import FloatArray, IntArray
 
 Frame = Any  # a polars or pandas DataFrame, or a pyarrow Table or RecordBatch; pandas is not a dependency
 
@@ -300,7 +301,7 @@ def texts(series: pl.Series) -> tuple[pl.Series, pl.Series]:
     return series.cast(pl.String, strict=False), missing
 
 
-def numbers(series: pl.Series) -> np.ndarray[Any, np.dtype[np.float64]]:
+def numbers(series: pl.Series) -> FloatArray:
     """Each cell as float64, NaN where it is missing or no number. Text is parsed; dates and durations are none."""
     if series.dtype == pl.Duration:
         return np.full(len(series), np.nan)
@@ -316,7 +317,7 @@ def numbers(series: pl.Series) -> np.ndarray[Any, np.dtype[np.float64]]:
     return series.fill_null(np.nan).to_numpy().astype(np.float64)
 
 
-def signs(series: pl.Series) -> np.ndarray[Any, np.dtype[np.int64]]:
+def signs(series: pl.Series) -> IntArray:
     """-1 for each cell that :func:`numbers` reads as the number -1, and +1 for every other one, missing ones too.
 
     Example:

@@ -16,6 +16,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 from typing_extensions import override
 
 from synthstream.errors import SchemaError
@@ -23,7 +24,7 @@ from synthstream.schema.coercion import texts
 from synthstream.workload import CodeArray
 
 MISSING, OTHER = "missing", "other"
-Mask = np.ndarray[Any, np.dtype[np.bool_]]
+Mask = NDArray[np.bool_]
 # What settings are called in stream.toml, and so in hashes, where a dataclass cannot call them so.
 _CALLED = {"source": "from", "cuts": "edges", "crossed": "with"}
 

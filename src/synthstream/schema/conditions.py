@@ -190,13 +190,14 @@ def _truth_mended(out: list[str]) -> list[str]:
     """If ``IS [NOT] TRUE`` or ``FALSE`` was just read, the same in other words: polars makes null of it where it asks
     about null.
     """
-    asked = next((n for n in (2, 3) if out[-n:-1] == ["IS", "NOT"][: n - 1] and out[-1] in ("TRUE", "FALSE")), 0)
-    if not asked:
+    is_not, of_truth = out[-3:-1] == ["IS", "NOT"], out[-1] == "TRUE"
+    if not (is_not or out[-2:-1] == ["IS"]) or out[-1] not in ("TRUE", "FALSE"):
         return out
-    of_null = "FALSE" if out[-1] == "TRUE" else "TRUE"  # counts as the other one
-    negated = ["NOT"] if (asked == 3) == (out[-1] == "TRUE") else []
-    start = _operand(out[:-asked])
-    return [*out[:start], "(", *negated, "COALESCE", "(", "(", *out[start:-asked], ")", ",", of_null, ")", ")"]
+    operand = out[: -3 if is_not else -2]
+    start = _operand(operand)
+    of_null = "FALSE" if of_truth else "TRUE"  # counts as the other one
+    turned = ["NOT"] if is_not == of_truth else []
+    return [*operand[:start], "(", *turned, "COALESCE", "(", "(", *operand[start:], ")", ",", of_null, ")", ")"]
 
 
 def _operand(before: Sequence[str]) -> int:

@@ -79,7 +79,7 @@ class Districts(Category):
     crossed: tuple[str, ...] = ()
 
     @classmethod
-    def read_file(cls, said: str, key: str, base: Path, *, name: str, finest: View, **more: Any) -> Districts:
+    def read_file(cls, said: str, key: str, base: Path, *, name: str, finest: View) -> Districts:
         """From a GeoJSON file, or GeoJSON itself; features of one name are one district.
 
         Raises:
@@ -114,7 +114,12 @@ class Districts(Category):
                     f"if it is right. {misplaced(shape.bounds, *ends)}"
                 )
         text = written([({NAME: label}, rings) for label, rings in found.items()], where)
-        return cls(name=name, finest=finest, text=text, values=tuple(found), **more)
+        return cls(name=name, finest=finest, text=text, values=tuple(found))
+
+    @property
+    def place(self) -> str:
+        """The name of the place."""
+        return self.finest.place
 
     @cached_property
     def _axes(self) -> tuple[int, int]:
@@ -125,7 +130,7 @@ class Districts(Category):
     @override
     def title(self) -> str:
         number = len(self.values)
-        return f"{self.words.label or self.finest.place}, {number:,} region{'' if number == 1 else 's'}"
+        return f"{self.words.label or self.place}, {number:,} region{'' if number == 1 else 's'}"
 
     @property
     @override
@@ -273,3 +278,7 @@ class Districts(Category):
     def _box(self) -> Any:
         (west, east), (south, north) = (self.finest.bounds[axis] for axis in self._axes)
         return geometry().box(west, south, east, north)
+
+
+# The columns of a place.
+OfPlace = View | Districts

@@ -140,9 +140,8 @@ def _fill(column: Column, label: str | None) -> int:
     return column.labels.index(label)
 
 
-def listed(labels: Sequence[str]) -> str:
+def listed(labels: Sequence[str], *, most: int = 12) -> str:
     """The first of some values."""
-    most = 12
     return ", ".join(labels[:most]) + (", ..." if len(labels) > most else "")
 
 
@@ -219,5 +218,5 @@ def _key(old: Column, new: Column) -> str:
     """What settings call a column that differs: columns of a place are made from one section."""
     if isinstance(old, Districts):
         same = isinstance(new, Districts) and old.text == new.text
-        return old.finest.place if same else f"{old.finest.place}.regions"
+        return old.place if same else f"{old.place}.regions"
     return old.place if isinstance(old, View) else new.name

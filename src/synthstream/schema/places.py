@@ -20,7 +20,7 @@ from typing_extensions import override
 from synthstream.errors import SchemaError
 from synthstream.partition import Partition
 from synthstream.schema.coercion import numbers, texts
-from synthstream.schema.columns import MISSING, OTHER, Category
+from synthstream.schema.columns import MISSING, OTHER, Category, Mask
 from synthstream.schema.coordinates import Coordinate
 from synthstream.workload import CodeArray, FloatArray
 
@@ -184,9 +184,6 @@ class View(Category):
         return np.append(inside, len(coarser.values) + np.arange(2)).astype(np.int32)
 
 
-def _empty(series: pl.Series) -> np.ndarray[Any, np.dtype[np.bool_]]:
+def _empty(series: pl.Series) -> Mask:
     text, missing = texts(series)
-    found: np.ndarray[Any, np.dtype[np.bool_]] = (
-        missing | (text.str.strip_chars() == "").fill_null(value=False)
-    ).to_numpy()
-    return found
+    return (missing | (text.str.strip_chars() == "").fill_null(value=False)).to_numpy()

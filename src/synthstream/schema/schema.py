@@ -16,7 +16,7 @@ from synthstream.schema.binned import Binned
 from synthstream.schema.coercion import Frame, polars_frame
 from synthstream.schema.columns import Column, distinct
 from synthstream.schema.conditions import unknown
-from synthstream.schema.districts import Districts
+from synthstream.schema.districts import Districts, OfPlace
 from synthstream.schema.places import View
 from synthstream.schema.region import Domain
 from synthstream.workload import CodeArray, Workload
@@ -76,6 +76,11 @@ class Schema:
                 found[column.place] = (*found.get(column.place, ()), c)
         return found
 
+    @cached_property
+    def districts(self) -> dict[str, Districts]:
+        """The districts of each place that has some."""
+        return {column.place: column for column in self.columns if isinstance(column, Districts)}
+
     @property
     def names_of_places(self) -> list[str]:
         """Names of the finest grid of each place."""
@@ -84,8 +89,7 @@ class Schema:
     def of_one_place(self, columns: Collection[int]) -> bool:
         """Whether columns, by position, are grids or districts of one place alone."""
         found = [self.columns[c] for c in columns]
-        grids = [one.finest if isinstance(one, Districts) else one for one in found]
-        places = [grid.place for grid in grids if isinstance(grid, View)]
+        places = [one.place for one in found if isinstance(one, OfPlace)]
         return len(places) == len(found) and len(set(places)) == 1
 
     def unknown(self, name: str) -> str:
@@ -93,7 +97,7 @@ class Schema:
         of = next((one.place for one in self.columns if isinstance(one, View) and name in one.coordinates), name)
         if of in self.places:
             views = [self.names[c] for c in self.places[of]]
-            own = [one.name for one in self.columns if isinstance(one, Districts) and one.finest.place == of]
+            own = [self.districts[of].name] if of in self.districts else []
             what = "a place" if of == name else f"a coordinate of {of!r}"
             return f"{name!r} is {what}. Name one of its columns, {', '.join([*own, *views])}, or ask for a box of it."
         return unknown(name, self.names)
@@ -145,10 +149,10 @@ class Schema:
     def _further(self, i: int, codes: CodeArray) -> list[pl.Series]:
         """See :meth:`Column.further`; where a place has districts, within the row's own."""
         column, found = self.columns[i], self.columns[i].further(codes[:, i])
-        for d, other in enumerate(self.columns):
-            if found and isinstance(other, Districts) and other.finest.name == column.name:
-                return other.placed(codes[:, d], codes[:, i], found)
-        return found
+        if not found or not isinstance(column, View) or column.place not in self.districts:
+            return found
+        within = self.districts[column.place]
+        return within.placed(codes[:, self.names.index(within.name)], codes[:, i], found)
 
     def to_json(self) -> str:
         """Canonical JSON."""

@@ -36,7 +36,7 @@ class Attached:
     query: StreamingQuery
     stream: Stream
     every: str | None
-    _failures: list[SynthstreamError] = field(default_factory=list, repr=False)
+    _failures: list[SynthstreamError] = field(repr=False)
 
     def releases(self, *, until: datetime | None = None) -> Iterator[Release]:
         """Close ticks by the public clock, until the query ends.
@@ -55,7 +55,7 @@ class Attached:
             MirrorError: a mirror failed, after all that is due was published. The query goes on:
                 iterate again.
         """
-        while not self._over(seconds=1):
+        while not self._over():
             if self.every is not None:
                 yield from self._closed(until)
         if self.every is not None:
@@ -71,11 +71,12 @@ class Attached:
         if self._failures:  # what a batch holds decides about no release, so this is raised last
             raise self._failures[0]
 
-    def _over(self, *, seconds: int) -> bool:
+    def _over(self) -> bool:
+        """Whether the query has ended, or does within a second."""
         from pyspark.errors import StreamingQueryException
 
         try:
-            return bool(self.query.awaitTermination(seconds))
+            return bool(self.query.awaitTermination(1))
         except StreamingQueryException:  # its text may quote a row, and a traceback would show it
             ends = [failure for failure in self._failures if not isinstance(failure, BatchConflict)]
             if ends:
@@ -137,13 +138,7 @@ def attach(
     """
     config = stream.config
     refuse(config)
-    if not frame.isStreaming:
-        raise EngineError("this frame is no stream: read it with spark.readStream, or add count(frame, config) once")
-    if every is not None and frame.sparkSession.conf.get(INTERVAL, None) != "0":
-        raise EngineError(
-            "Spark would tell late of looks that find nothing, so that the moment of a release told whether rows came: "
-            f'say spark.conf.set("{INTERVAL}", "0") before the query is attached'
-        )
+    _refuse_frame(frame, every)
     place = str(checkpoint) if checkpoint is not None else (config.state.absolute() / "spark").as_uri()
     query: Future[str] = Future()
     failures: list[SynthstreamError] = []
@@ -159,6 +154,17 @@ def attach(
         running.stop()
         raise
     return Attached(query=running, stream=stream, every=every, _failures=failures)
+
+
+def _refuse_frame(frame: DataFrame, every: str | None) -> None:
+    """Raise ``EngineError`` unless a frame is a streaming one, whose query tells in time of looks that find nothing."""
+    if not frame.isStreaming:
+        raise EngineError("this frame is no stream: read it with spark.readStream, or add count(frame, config) once")
+    if every is not None and frame.sparkSession.conf.get(INTERVAL, None) != "0":
+        raise EngineError(
+            "Spark would tell late of looks that find nothing, so that the moment of a release told whether rows came: "
+            f'say spark.conf.set("{INTERVAL}", "0") before the query is attached'
+        )
 
 
 def _noted_as_done(spark: SparkSession, checkpoint: str) -> int:

@@ -18,7 +18,7 @@ from synthstream.config.config import StreamConfig
 from synthstream.config.objects import place_of
 from synthstream.errors import ConfigError, EngineError, FileDamaged, SchemaError, SynthstreamError
 from synthstream.ingest.counting import CountsByTick, PrivateRows, encode, files_of
-from synthstream.ingest.files import together
+from synthstream.ingest.files import FileSource, together
 from synthstream.stream.counting_elsewhere import Counting
 
 # Rows that are counted together by a task.
@@ -55,6 +55,14 @@ class Job:
             raise EngineError(
                 f"an executor has synthstream {version('synthstream')}, the driver {self.version}. Install the same."
             )
+
+    @property
+    def files(self) -> FileSource:
+        """How the files of the stream's source are read."""
+        found = files_of(self.config)
+        if found is None:
+            raise ConfigError("the stream has no [source]")
+        return found
 
     @property
     def counting(self) -> Counting:
@@ -121,9 +129,7 @@ def count_files(job: Job, batches: Batches) -> Batches:
 
     If some cannot be counted, their names go to the driver, which asks again for the others.
     """
-    files, left = files_of(job.config), dict[str, str]()
-    if files is None:
-        raise ConfigError("the stream has no [source]")
+    files, left = job.files, dict[str, str]()
 
     def frames() -> Iterator[Any]:
         for batch in batches:
@@ -139,9 +145,7 @@ def count_files(job: Job, batches: Batches) -> Batches:
 def fingerprint_files(job: Job, batches: Batches) -> Batches:
     """Fingerprints of files, as the driver would make them."""
     job.check()
-    files = files_of(job.config)
-    if files is None:
-        raise ConfigError("the stream has no [source]")
+    files = job.files
     for batch in batches:
         for path in batch["path"].to_pylist():
             found = {"path": path, "fingerprint": None, "error": None}

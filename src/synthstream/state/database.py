@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from synthstream.errors import StateCorrupt, StateError, StateRolledBack, StateUnbegun
-from synthstream.state.disk import told
-from synthstream.state.folder import make_file
+from synthstream.state.folder import STORE, make_file
 
 _APPLICATION_ID = 0x53594E53  # "SYNS"
 
@@ -30,6 +29,17 @@ _DURABLE = (
     "recursive_triggers = ON",  # without it REPLACE gets around the triggers that keep history as it is
     "wal_autocheckpoint = 16000",  # 64 MB; a tick's commit should not wait for one, the log is emptied after it anyway
 )
+
+# By the low byte of SQLite's code. Its own texts are not passed on: a message is made of fixed words alone.
+_TROUBLE = {
+    sqlite3.SQLITE_FULL: "there is no space left on its disk, or its quota is used up. Make room",
+    sqlite3.SQLITE_IOERR: "its disk fails to read or write, or is full. Check the disk, and that it has room",
+    sqlite3.SQLITE_READONLY: "it cannot be written. Check its permissions, and that its disk is mounted for writing",
+    sqlite3.SQLITE_CANTOPEN: "it cannot be opened. Check its permissions",
+    sqlite3.SQLITE_NOMEM: "there is not enough memory. Close other programs",
+    sqlite3.SQLITE_PERM: "it cannot be opened. Check its permissions",
+    sqlite3.SQLITE_BUSY: "another program has it open. Close that program",
+}
 
 # Formats that a store is brought forward from, step by step; they have the same tables.
 OLDER = (3,)
@@ -90,10 +100,23 @@ class Cursor(sqlite3.Cursor):
 def _told(folder: Path, step: Callable[[], T]) -> T:
     try:
         return step()
+    except (sqlite3.IntegrityError, sqlite3.ProgrammingError):  # a broken rule of the tables is a bug
+        raise
     except (sqlite3.Error, UnicodeDecodeError) as error:
-        if (other := told(folder, error)) is error:
-            raise
-        raise other from error
+        raise _worded(folder, error) from error
+
+
+def _worded(folder: Path, error: sqlite3.Error | UnicodeDecodeError) -> StateError:
+    """The package's own error in place of SQLite's."""
+    code, store = getattr(error, "sqlite_errorcode", 0) & 0xFF, folder / STORE
+    # A header whose bits have flipped also says that nothing may be written.
+    damaged = code == sqlite3.SQLITE_READONLY and os.access(store, os.W_OK) and os.access(folder, os.W_OK)
+    if (trouble := _TROUBLE.get(code)) is not None and not damaged:
+        return StateError(f"state folder {folder}: {trouble}, and run again. What was committed is there.")
+    return StateCorrupt(
+        f"{store} cannot be opened as a Synthstream state: it is damaged, or something else. If it is a copy, restore "
+        "it whole; if it is something else, point 'state' to another folder."
+    )
 
 
 def _connected(path: Path, location: str, *, uri: bool) -> Database:

@@ -1,4 +1,4 @@
-"""The folder of a state: nobody but its owner can reach it, and one process at a time writes in it."""
+"""The folder of a state: nobody but its owner can reach it, and one process at a time writes in it; its lock."""
 
 from __future__ import annotations
 
@@ -11,12 +11,10 @@ from weakref import WeakSet
 
 from synthstream.environment import make_folder, words
 from synthstream.errors import StateError, StateLocked
-from synthstream.state.disk import Lock
 
 STORE = "store.db"
 _LOCK = "lock"
 _FILES = (STORE, f"{STORE}-wal", f"{STORE}-shm", f"{STORE}-journal", _LOCK)
-_OURS = WeakSet[Lock]()  # what this process has taken
 _MOUNTS = Path("/proc/self/mounts")
 
 # The write-ahead log is shared through memory, which two hosts do not have in common; nor do all of these keep locks.
@@ -25,6 +23,34 @@ nfs nfs4 cifs smb3 smbfs ncpfs afs ceph glusterfs lustre gpfs beegfs ocfs2 gfs2
 fuse.glusterfs fuse.sshfs fuse.ceph fuse.s3fs fuse.rclone
 """
 _NETWORK = frozenset(_SHARED.split())
+
+
+class Lock:
+    """An open file; lets go of it by itself, should Ctrl-C come before anyone has it."""
+
+    def __init__(self, handle: int) -> None:
+        self.handle: int | None = handle
+
+    def same(self, other: Lock) -> bool:
+        """Whether both are open, and one file."""
+        both = [os.fstat(one.handle) for one in (self, other) if one.handle is not None]
+        return len(both) > 1 and os.path.samestat(*both)
+
+    def close(self) -> None:
+        """Let go of it."""
+        if self.handle is not None:
+            os.close(self.handle)
+            self.handle = None
+
+    __del__ = close
+
+
+_OURS = WeakSet[Lock]()  # what this process has taken
+
+
+def failed(folder: Path, error: OSError) -> StateError:
+    """What to say when the operating system failed at the state folder."""
+    return StateError(f"state folder {folder}: {words(error)}. What was committed is there. Mend that, and run again.")
 
 
 def is_state(folder: Path) -> bool:

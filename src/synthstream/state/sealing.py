@@ -102,9 +102,14 @@ def derived(key: bytes, purpose: str, store: str) -> bytes:
     return hmac.new(key, bound(store, purpose), hashlib.sha256).digest()
 
 
+def framed(*parts: bytes) -> bytes:
+    """Parts one after the other, each behind its length, so that no others read the same."""
+    return b"".join(len(part).to_bytes(8, "big") + part for part in parts)
+
+
 def bound(store: str, place: str) -> bytes:
-    """What ties a piece to its place. Lengths come first, so that no two places read the same."""
-    return b"".join(len(part).to_bytes(8, "big") + part for part in (_VERSION.encode(), store.encode(), place.encode()))
+    """What ties a piece to its place."""
+    return framed(_VERSION.encode(), store.encode(), place.encode())
 
 
 def damaged(place: str) -> StateCorrupt:

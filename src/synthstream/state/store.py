@@ -28,8 +28,7 @@ from synthstream.measured import Committed
 from synthstream.state import database
 from synthstream.state.blobs import Arrays, packed, packed_ints, unpacked, unpacked_ints
 from synthstream.state.database import Closed, Database
-from synthstream.state.disk import Lock, failed
-from synthstream.state.folder import STORE, locked, make_private, refuse_exposed
+from synthstream.state.folder import STORE, Lock, failed, locked, make_private, refuse_exposed
 from synthstream.state.migration import migrate
 from synthstream.state.sealing import Cipher, Plain, Seal, damaged
 from synthstream.state.sums import RowSums

@@ -7,7 +7,7 @@ import hmac
 from typing import Any
 
 from synthstream.state.database import Database
-from synthstream.state.sealing import FIRST, Seal, damaged
+from synthstream.state.sealing import FIRST, Seal, damaged, framed
 
 # Tables whose rows are all in the sum, with their keys.
 KEYS = {
@@ -94,6 +94,5 @@ class RowSums:
         """A row's part of the sum; of a blob, its checksum or tag stands for it."""
         mark = hmac.new(self._secret, table.encode(), hashlib.sha256)
         for value in row:
-            part = value[:FIRST] if isinstance(value, bytes) else repr(value).encode()
-            mark.update(len(part).to_bytes(8, "big") + part)
+            mark.update(framed(value[:FIRST] if isinstance(value, bytes) else repr(value).encode()))
         return int.from_bytes(mark.digest(), "big")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import closing, suppress
+from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 from synthstream.config.config import StreamConfig
@@ -85,18 +86,23 @@ def begun(config: StreamConfig) -> StreamConfig:
     Raises:
         ConfigError: the stream has gone on with other settings since.
     """
-    facts: dict[str, Any] | None = None
-    if is_state(config.state):
-        with (
-            suppress(StateError, ValueError),
-            closing(Store(config.state, read_only=True)) as store,
-        ):  # who opens it says why not
-            stored = store.meta("config")
-            facts = {} if stored is None else json.loads(stored) | {"cuts": cuts_of(store)}
+    facts = _facts_in(config.state)
     if facts is None:
         return as_begun(config)
     config.refuse_succeeded(facts)
     return config.begun_as(facts) if facts else config
+
+
+def _facts_in(state: Path) -> dict[str, Any] | None:
+    """What a state says of its stream, nothing if it has not begun; ``None`` if there is no state that can be read."""
+    if not is_state(state):
+        return None
+    try:
+        with closing(Store(state, read_only=True)) as store:
+            stored = store.meta("config")
+            return {} if stored is None else json.loads(stored) | {"cuts": cuts_of(store)}
+    except (StateError, ValueError):  # who opens it says why
+        return None
 
 
 def cuts_of(store: Store) -> list[dict[str, Any]]:

@@ -277,7 +277,7 @@ def _free(path: Path) -> Path:
     return found
 
 
-def republish(config: StreamConfig, *, env: Env = REAL, progress: Progress = iter, unchecked: bool = False) -> int:
+def republish(config: StreamConfig, *, progress: Progress = iter, unchecked: bool = False) -> int:
     """Publish again what the state has published and the place of publication has lost. Draws nothing.
 
     The same bytes come out, as long as this package and its libraries have the same versions. A backup will do as the
@@ -299,13 +299,13 @@ def republish(config: StreamConfig, *, env: Env = REAL, progress: Progress = ite
     config = begun(config)
     if config.sink is None:
         raise RecoveryRefused("This stream has no [sink] to put releases back into.")
-    sink = parquet_sink(config.sink, env)
+    sink = parquet_sink(config.sink)
     if not is_state(config.state):
         raise RecoveryRefused(
             f"There is no state in {config.state} to build releases from. Put it back, or check 'state'. "
             f"{if_lost(config)} Nothing was changed."
         )
-    with closing(Store(config.state, copies=True, key=key_of(config), env=env)) as store:
+    with closing(Store(config.state, copies=True, key=key_of(config))) as store:
         marked = store.population()
         missing = [] if marked is None else [t for t in range(marked[0] + 1) if not sink.place(t).exists()]
         if marked is None or not missing:
@@ -322,7 +322,7 @@ def republish(config: StreamConfig, *, env: Env = REAL, progress: Progress = ite
                 "mirror, and say --adopt. Only if you know that none was published after that tick: --republish "
                 "--unchecked. Nothing was changed."
             )
-        _refuse_other_draws(config, store, sink, marked[0], env)
+        _refuse_other_draws(config, store, sink, marked[0])
         secure = store.meta("secure") == "True"
         builder = builder_from(config, store, secure=secure)
         for tick, (_, release, _) in zip(progress(range(marked[0] + 1)), builder.again(marked[0] + 1), strict=True):
@@ -331,7 +331,7 @@ def republish(config: StreamConfig, *, env: Env = REAL, progress: Progress = ite
     return len(missing)
 
 
-def _refuse_other_draws(config: StreamConfig, store: Store, sink: ParquetSink, marked: int, env: Env) -> None:
+def _refuse_other_draws(config: StreamConfig, store: Store, sink: ParquetSink, marked: int) -> None:
     """Raise if what was published goes on from other draws than those of the state: they have been seen.
 
     Args:
@@ -348,6 +348,6 @@ def _refuse_other_draws(config: StreamConfig, store: Store, sink: ParquetSink, m
                 "the newest state in its place, or get the missing releases from readers. Nothing was changed."
             )
     try:
-        Copies(config, env, unchecked=True).open(lambda tick: sink.head(tick) or store.head(tick))
+        Copies(config, unchecked=True).open(lambda tick: sink.head(tick) or store.head(tick))
     except StateRolledBack as error:
         raise RecoveryRefused(str(error)) from None

@@ -31,7 +31,7 @@ from synthstream.release.release import Release
 from synthstream.release.window import Moment, PointWindow, Window
 from synthstream.schema.clock import due
 from synthstream.schema.coercion import Frame
-from synthstream.state.disk import failed
+from synthstream.state.folder import failed
 from synthstream.state.journal import JournalGate
 from synthstream.state.store import Store
 from synthstream.state.turns import alone, refused

@@ -14,10 +14,11 @@ from synthstream.environment import REAL, Env
 from synthstream.errors import ConfigError, StateError, StateMismatch
 from synthstream.ingest.counting import LATE
 from synthstream.ingest.filenames import RETIRED
-from synthstream.ingest.intake import BEFORE
+from synthstream.ingest.intake import BEFORE, CURSOR
 from synthstream.ingest.persons import Contributions
 from synthstream.kernel.gate import Gate, is_secure
 from synthstream.privacy import Ledger
+from synthstream.publish.outlets import sink_of
 from synthstream.state.folder import is_state
 from synthstream.state.looking import began
 from synthstream.state.migration import BEGAN
@@ -27,8 +28,6 @@ from synthstream.stream.stream import Stream
 from synthstream.synthesizers.assembly import claim_of, synthesizer_of
 from synthstream.synthesizers.contract import Models
 from synthstream.synthesizers.succession import carried_counts, refuse_to_carry
-
-_CURSOR = "cursor"
 
 
 def successor_of(old: StreamConfig, new: StreamConfig, *, tick: int | None = None) -> StreamConfig:
@@ -195,13 +194,11 @@ def _move(config: StreamConfig, store: Store, *, read_again: bool) -> None:
         elif read_again and store.ingested(item) != RETIRED:
             store.forget("ingested", item)
     if read_again:
-        store.forget("meta", _CURSOR)
+        store.forget("meta", CURSOR)
 
 
 def cut_of(old: StreamConfig) -> int:
     """The tick that a successor would begin with, as far as the state, or the releases, tell."""
-    from synthstream.publish.outlets import sink_of
-
     if is_state(old.state):
         with closing(Store(old.state, read_only=True)) as store:
             last = store.last()

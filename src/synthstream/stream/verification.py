@@ -61,28 +61,28 @@ def verify(config: StreamConfig, *, rebuild: bool = False, progress: Progress = 
     try:
         if is_state(config.state):
             store = Store(config.state, read_only=True)
-            _check_store(config, store, heads, findings)
+            for what in _wrong_in_store(config, store, heads):
+                findings.append(Fault("state", what))
     except StateError as error:
         findings.append(Fault("state", str(error)))
     with nullcontext() if store is None else closing(store):
-        sink, releases, unchecked = sink_of(config), 0, list[int]()
-        if isinstance(sink, ParquetSink):
-            trusted = None if findings else store  # a state that is wrong says nothing about releases
-            releases, unchecked = _check_sink(config, sink, trusted, heads, findings, progress=progress)
-            if rebuild and not findings:
-                findings += _rebuilt(config, sink, releases, progress)
-        else:
+        sink = sink_of(config)
+        if not isinstance(sink, ParquetSink):
             last = sink.last()
             if last is not None and heads.get(last.tick) != last.head:
                 findings.append(Fault("anchor", "stands at a release that this state did not make"))
-    return Verified(len(heads), releases, findings, unchecked)
+            return Verified(len(heads), 0, findings, [])
+        trusted = None if findings else store  # a state that is wrong says nothing about releases
+        found = _releases(config, sink, trusted, heads, progress=progress)
+        findings += found.findings
+        if rebuild and not findings:
+            findings += _rebuilt(config, sink, found.releases, progress)
+    return found._replace(findings=findings)
 
 
 def published(config: StreamConfig, sink: ParquetSink, *, progress: Progress = iter) -> list[Fault]:
     """What is wrong with the published releases, looked at alone."""
-    findings: list[Fault] = []
-    _check_sink(config, sink, None, {}, findings, progress=progress)
-    return findings
+    return _releases(config, sink, None, {}, progress=progress).findings
 
 
 def builder_of(config: StreamConfig, sink: ParquetSink, *, secure: bool = True) -> Builder:
@@ -91,44 +91,40 @@ def builder_of(config: StreamConfig, sink: ParquetSink, *, secure: bool = True) 
     return from_releases(config, sink, sink.measured, tick=None if last is None else last.tick, secure=secure)
 
 
-def _check_store(config: StreamConfig, store: Store, heads: dict[int, str], findings: list[Fault]) -> None:
-    """Fill in heads by tick, as they are kept; what is wrong goes to ``findings``."""
-
-    def say(what: str) -> None:
-        findings.append(Fault("state", what))
-
+def _wrong_in_store(config: StreamConfig, store: Store, heads: dict[int, str]) -> Iterator[str]:
+    """What is wrong with the state. Fills in heads by tick, as they are kept."""
     marked = store.population()  # first: another process may be at it
     if not store.sound():
-        say("the database is damaged")
+        yield "the database is damaged"
     if store.meta("config") is None and store.undrawn():
         return
     if changed := config.differences(store.meta("config") or "{}"):
-        say(f"belongs to other settings: {'; '.join(changed)}")
+        yield f"belongs to other settings: {'; '.join(changed)}"
         return
     if encodes_otherwise(config, store):
-        say("this version, or its libraries, would encode counts with other coefficients: no run goes on with it")
+        yield "this version, or its libraries, would encode counts with other coefficients: no run goes on with it"
     builder = builder_from(config, store, secure=True)
     if store.ledger() != builder.ledger:
-        say("the ledger does not match the claim of this configuration")
+        yield "the ledger does not match the claim of this configuration"
     try:
         Ledger(budget=config.privacy.budget).charge(claim_of(config, builder.newest.mechanism))
     except BudgetExceeded:
-        say("the claim exceeds the budget")
+        yield "the claim exceeds the budget"
     last = store.last()
     for tick in range(0 if last is None else last.tick + 1):
         try:
             kept = store.measurement(tick)
         except StateCorrupt:
-            say(f"tick {tick} is not what was committed: it is damaged")
+            yield f"tick {tick} is not what was committed: it is damaged"
             break
         if kept is None:
-            say(f"tick {tick} is missing in the chain")
+            yield f"tick {tick} is missing in the chain"
             break
         if _head(builder, tick) != kept.head:
-            say(f"tick {tick} is not what was committed: the chain breaks there")
+            yield f"tick {tick} is not what was committed: the chain breaks there"
         heads[tick] = kept.head
     if marked is not None and marked[0] not in heads:
-        say(f"tick {marked[0]} is marked as published, but was never measured")
+        yield f"tick {marked[0]} is marked as published, but was never measured"
 
 
 def _head(builder: Builder, tick: int) -> str | None:
@@ -138,18 +134,17 @@ def _head(builder: Builder, tick: int) -> str | None:
         return None
 
 
-def _check_sink(
-    config: StreamConfig,
-    sink: ParquetSink,
-    store: Store | None,
-    heads: dict[int, str],
-    findings: list[Fault],
-    *,
-    progress: Progress,
-) -> tuple[int, list[int]]:
-    """Number of releases that are there, and ticks that were drawn unchecked; what is wrong goes to ``findings``."""
-    unchecked: list[int] = []
-    findings += [Fault(name, "is no part of a release") for name in sink.strangers()]
+def _releases(
+    config: StreamConfig, sink: ParquetSink, store: Store | None, heads: dict[int, str], *, progress: Progress
+) -> Verified:
+    """What is published, and what is wrong with it.
+
+    Args:
+        store: a state that is sound, if there is one.
+        heads: of the ticks that it has measured.
+    """
+    findings, unchecked, there = [Fault(name, "is no part of a release") for name in sink.strangers()], list[int](), 0
+    nothing = Verified(len(heads), 0, findings, [])
     marked = None if store is None else store.population()  # first: another process may be at it
     try:
         last = sink.last()
@@ -159,15 +154,14 @@ def _check_sink(
                 refuse_other_releases(config, sink)  # all that is wrong with each would follow from that
     except (SynthstreamError, LookupError, ValueError, TypeError) as error:
         findings.append(Fault("releases", str(error)))
-        return 0, []
+        return nothing
     if last is None or builder is None:
         if marked is not None:
             findings.append(Fault("releases", f"the state has published releases, but there are none; {_BACK}"))
-        return 0, []
+        return nothing
     if marked is not None and marked[0] > last.tick:
         findings.append(Fault("releases", f"{marked[0] - last.tick} of the newest are missing; {_BACK}"))
     previous: str | None = config.genesis
-    there = 0
     for tick in progress(range(last.tick + 1)):
         where = sink.place(tick).name
         try:
@@ -188,7 +182,7 @@ def _check_sink(
             problems.append("manifest.json is not what was published")
         findings += [Fault(where, problem) for problem in problems]
         previous = head
-    return there, unchecked
+    return Verified(len(heads), there, findings, unchecked)
 
 
 def _kept(config: StreamConfig, tick: int, last: int) -> bool:
