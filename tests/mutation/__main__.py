@@ -40,6 +40,11 @@ def tests_of(module: str) -> tuple[str, ...]:
     return (str(SOURCE / module), *MODULES[module])
 
 
+def lines_of(module: str) -> set[str]:
+    """The lines of a module, as reasons quote them."""
+    return {line.strip() for line in (SOURCE / module).read_text().splitlines()}
+
+
 def tried(module: str, *, sample: int | None, jobs: int) -> list[Fate]:
     """The fates of the mutants of a module, told while they are tried."""
     mutants, tests = mutants_of(module), tests_of(module)
@@ -68,15 +73,17 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     arguments = parser.parse_args()
     preload()
+    tried_modules = arguments.modules or list(MODULES)
     found = [
         fate
-        for module in arguments.modules or MODULES
+        for module in tried_modules
         for fate in tried(module, sample=arguments.sample, jobs=arguments.jobs)
     ]
     known = explained()
     left = {Survivor(f.mutant.module, f.line, f.becomes) for f in found if not f.killed}
     killed = {Survivor(f.mutant.module, f.line, f.becomes) for f in found if f.killed} - left
     unknown, stale = left - known.keys(), killed & known.keys()
+    gone = {one for one in known if one.module in tried_modules and one.line not in lines_of(one.module)}
     survivors = sum(not fate.killed for fate in found)
     print(
         f"{len(found)} mutants tried, {len(found) - survivors} killed, {survivors} survived: "
@@ -86,7 +93,9 @@ def main() -> int:
         print(f'\n[[survivor]]\nmodule = "{survivor.module}"\nline = {survivor.line!r}\nbecomes = {survivor.becomes!r}')
     for survivor in sorted(stale):
         print(f"killed, though explained: {survivor.module}: {survivor.becomes}")
-    return 1 if unknown or stale else 0
+    for survivor in sorted(gone):
+        print(f"explained, but the line is gone: {survivor.module}: {survivor.line}")
+    return 1 if unknown or stale or gone else 0
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ _COUNTERS = (
     "tests/kernel/test_participation.py",
 )
 _TABLES = ("tests/kernel/test_strategies.py", "tests/kernel/test_marginals.py", "tests/kernel/test_refreshed.py")
+_PRIVACY = ("tests/vocabulary/test_privacy_edges.py", "tests/vocabulary/test_privacy.py")
 _PERSONS = ("tests/ingest/test_contributions.py", "tests/stream/test_persons.py")
 
 
@@ -28,7 +29,10 @@ MODULES: dict[str, tuple[str, ...]] = {
     **{f"papers/counters/{name}.py": _of(name) for name in ("block", "binary", "hybrid")},
     "papers/counters/nodes.py": _COUNTERS,
     "papers/counters/sparse.py": ("tests/papers/test_hypercube.py",),
-    "privacy.py": ("tests/vocabulary/test_privacy_edges.py", "tests/vocabulary/test_privacy.py"),
+    "privacy.py": _PRIVACY,
+    "accounting/zcdp.py": _PRIVACY,
+    "accounting/gaussian.py": ("tests/accounting/test_gaussian.py", "tests/kernel/test_exact_noise.py"),
+    "accounting/powers.py": ("tests/kernel/test_counter_numbers.py", "-k", "blt or src"),
     "ingest/bounding.py": _PERSONS,
     "ingest/persons.py": _PERSONS,
 }
