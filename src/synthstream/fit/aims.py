@@ -142,7 +142,7 @@ def aims(
             found, error = known.news[q]
             errors[q] = float(np.mean(error))
             if past is not None:
-                before = past.cells[part].reshape(found.shape)
+                before = workload.table(past.cells, q)
                 before = before - independent_counts([past.margins[c] for c in marginal], rows)
                 found = _blend(before, found, error, past.pull, freedom(found.shape))
             table = table + found
@@ -286,8 +286,7 @@ def _associations(
     for q, (marginal, shape) in enumerate(zip(workload.marginals, workload.shapes, strict=True)):
         if len(marginal) > 1:
             own = [margins[c] for c in marginal]
-            table = measured.values[workload.offsets[q] : workload.offsets[q + 1]].reshape(shape)
-            whole[q] = with_margins(table, own) - independent_counts(own, rows)
+            whole[q] = with_margins(workload.table(measured.values, q), own) - independent_counts(own, rows)
             noises[q] = float(variance[q]) * freedom(shape) / whole[q].size
     priors = [prior(margin / rows) for margin in margins]
     tables = Tables(workload, variance, noises, margins, priors, rows, left, ordered)

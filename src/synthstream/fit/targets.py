@@ -117,7 +117,7 @@ def margins_of(measured: Measured, variance: FloatArray, total: float) -> tuple[
     weighted = [np.zeros(size) for size in workload.sizes]
     precision = np.zeros(len(workload.sizes))
     for q, (marginal, shape) in enumerate(zip(workload.marginals, workload.shapes, strict=True)):
-        table = measured.values[workload.offsets[q] : workload.offsets[q + 1]].reshape(shape)
+        table = workload.table(measured.values, q)
         for axis, column in enumerate(marginal):
             weight = shape[axis] / (variance[q] * workload.lengths[q])
             weighted[column] += weight * _sums(table, axis)
@@ -177,8 +177,7 @@ def _table(
         return np.array([float(rows)])
     if len(marginal) == 1:
         return shares[marginal[0]]
-    part = slice(workload.offsets[q], workload.offsets[q + 1])
-    table = measured.values[part].reshape(shape)
+    table = workload.table(measured.values, q)
     independent = independent_counts([fresh[c] for c in marginal], rows)
     association = with_margins(table, [margins[c] for c in marginal]) - independent
     freedom = table.size - 1 - sum(size - 1 for size in shape)
@@ -188,7 +187,7 @@ def _table(
     kept = _kept(association, independent, noise, largest, 1.0 if past is None else LEFT)
     association = association * kept
     if past is not None:
-        before = past.cells[part].reshape(shape) - independent_counts([past.margins[c] for c in marginal], rows)
+        before = workload.table(past.cells, q) - independent_counts([past.margins[c] for c in marginal], rows)
         association = blend(before, association, kept**2 * noise, past.pull)
         independent = independent_counts([shares[c] for c in marginal], rows)
     return simplex((independent + association).reshape(-1), float(rows))

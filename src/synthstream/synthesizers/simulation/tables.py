@@ -89,7 +89,7 @@ def _in_boxes(workload: Workload, gap: FloatArray) -> FloatArray:
         return np.abs(gap[:1])
     found = []
     for q in rng.choice(eligible, size=_BOXES):
-        part = gap[workload.offsets[q] : workload.offsets[q + 1]].reshape(workload.shapes[q])
+        part = workload.table(gap, q)
         for size in workload.shapes[q]:
             part = part[rng.permutation(size)[: (size + 1) // 2]].sum(axis=0)
         found.append(float(part))
@@ -258,7 +258,7 @@ class _Rows:
 
 def _noisier(mechanism: Epochs, measured: Measured, *, steps: int, rng: np.random.Generator) -> Measured:
     """A measurement whose total has the noise of its tick: its counter was stepped fewer times."""
-    q = mechanism.workload.marginals.index(())
+    q = mechanism.workload.place[()]
     lacking = mechanism.variance(measured.tick)[q] - mechanism.variance(steps - 1)[q]
     values = measured.values.copy()
     values[measured.workload.slice_of(())] += rng.normal() * np.sqrt(max(lacking, 0.0))
