@@ -189,9 +189,9 @@ def _known(measured: Measured, left: float, groups: Sequence[Group], ordered: bo
         if known and then.workload == measured.workload and same == how:
             return found
     variance = np.maximum(measured.variance, SMALLEST)
-    total = total_of(measured, variance)
+    total = total_of(measured)
     rows = max(0, round(total))
-    counts, variances = margins_of(measured, variance, total)
+    counts, variances = margins_of(measured, total)
     calm = [evened(*one) for one in zip(counts, variances, strict=True)] if ordered else counts
     margins = _possible(calm, _real(counts, variances), rows)
     joints = [estimate(g, measured.workload, measured.values, variance, counts, variances, rows) for g in groups]

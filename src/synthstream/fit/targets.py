@@ -83,9 +83,9 @@ def targets(measured: Measured, *, start: CodeArray | None = None, memory: float
         memory: share of past ticks that the rows remember, where nothing has changed.
     """
     variance = np.maximum(measured.variance, SMALLEST)
-    total = total_of(measured, variance)
+    total = total_of(measured)
     rows = max(0, round(total))
-    margins, errors = margins_of(measured, variance, total)
+    margins, errors = margins_of(measured, total)
     fresh = [simplex(margin, float(rows)) for margin in margins]
     shares, past = fresh, None
     if start is not None and len(start) and rows:
@@ -101,19 +101,19 @@ def targets(measured: Measured, *, start: CodeArray | None = None, memory: float
     return Targets(rows, tuple(shares), np.concatenate(tables))
 
 
-def total_of(measured: Measured, variance: FloatArray) -> float:
+def total_of(measured: Measured) -> float:
     """Inverse-variance mean of all marginals' sums: each is a noisy number of rows."""
     sums = np.add.reduceat(measured.values, measured.workload.offsets[:-1])
-    precision = 1 / (variance * measured.workload.lengths)
+    precision = 1 / (np.maximum(measured.variance, SMALLEST) * measured.workload.lengths)
     return float(np.sum(precision * sums) / np.sum(precision))
 
 
-def margins_of(measured: Measured, variance: FloatArray, total: float) -> tuple[list[FloatArray], list[float]]:
+def margins_of(measured: Measured, total: float) -> tuple[list[FloatArray], list[float]]:
     """Each column's counts and the variance of a count; a column that no marginal holds is taken to be uniform.
 
     Inverse-variance mean over all marginals that hold the column, moved to sum to ``total``.
     """
-    workload = measured.workload
+    workload, variance = measured.workload, np.maximum(measured.variance, SMALLEST)
     weighted = [np.zeros(size) for size in workload.sizes]
     precision = np.zeros(len(workload.sizes))
     for q, (marginal, shape) in enumerate(zip(workload.marginals, workload.shapes, strict=True)):

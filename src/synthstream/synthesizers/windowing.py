@@ -15,7 +15,7 @@ from synthstream.constraints import Group
 from synthstream.errors import NotReleased
 from synthstream.fit.pooling import pooled
 from synthstream.fit.population import Population, fit
-from synthstream.fit.targets import targets
+from synthstream.fit.targets import total_of
 from synthstream.kernel.epochs import Epochs
 from synthstream.kernel.tables import Refreshed
 from synthstream.kinds import NEWEST, Edition
@@ -212,7 +212,7 @@ def _rows(own: Measured, all_of_it: Measured | None, *, seed: int, how: Fitting)
     fitted = partial(fit, seed=seed, edition=how.edition, groups=how.groups, most=how.most)
     if all_of_it is None:
         return fitted(own, memory=0.0)
-    rows, number = fitted(all_of_it, memory=0.0), targets(own).rows
+    rows, number = fitted(all_of_it, memory=0.0), max(0, round(total_of(own)))
     if rows.number == 0:
         return fitted(own, memory=0.0)
     there = len(rows.codes)
