@@ -24,7 +24,7 @@ from synthstream.schema.schema import Schema
 from synthstream.strategies.variances import shared
 from synthstream.synthesizers import audit_targets, bounds, windowing
 from synthstream.synthesizers.contract import AuditTargets, History, Models, Past, Piece, Windowed
-from synthstream.synthesizers.simulation import simulate, tables
+from synthstream.synthesizers.simulation import tables
 from synthstream.synthesizers.tables import CLOSER, OfTables
 from synthstream.workload import CodeArray, FloatArray, IntArray
 
@@ -185,7 +185,7 @@ class InEpochs(OfTables):
     def simulations(
         self, schema: Schema, *, ticks: Sequence[int], events_per_tick: float, careful: bool
     ) -> list[Piece]:
-        return simulate.in_epochs(self, schema, ticks, events_per_tick, careful=careful)
+        return tables.pieces_in_epochs(self, schema, ticks, events_per_tick, careful=careful)
 
     def seconds(self, schema: Schema, *, ticks: int, events_per_tick: float) -> float:
         return tables.seconds_per_release(self.mechanism, schema, ticks, events_per_tick)

@@ -27,7 +27,7 @@ from synthstream.strategies.levels import ANYWHERE, Shape
 from synthstream.synthesizers import audit_targets
 from synthstream.synthesizers.clouds import cloud, cloud_between, upper_cloud
 from synthstream.synthesizers.contract import AuditTargets, History, Models, Past, Piece, Synthesizer, Windowed
-from synthstream.synthesizers.simulation import simulate
+from synthstream.synthesizers.simulation import points as simulated
 from synthstream.workload import CodeArray, IntArray
 
 E = TypeVar("E", TreeMeasured, TurnstileMeasured, NodeCounts)
@@ -69,17 +69,20 @@ class _OfPoints(Synthesizer[E, Cloud]):
 
     @property
     def unforeseen(self) -> str:
-        return simulate.unforeseen_of_points(self.partition)
+        """See :class:`Synthesizer`: the error of points in a box, where columns are too many."""
+        if simulated.digits_of(self.partition.dimension):
+            return ""
+        return "The error of points in so many columns is not forecast: no grid over them is fine enough to compare on."
 
     @override
     def simulations(
         self, schema: Schema, *, ticks: Sequence[int], events_per_tick: float, careful: bool
     ) -> list[Piece]:
-        return simulate.of_points(self, ticks, events_per_tick, careful=careful)
+        return [] if self.unforeseen else simulated.pieces(self, ticks, events_per_tick, careful=careful)
 
     @override
     def seconds(self, schema: Schema, *, ticks: int, events_per_tick: float) -> float | None:
-        return simulate.seconds_of_points(self, ticks, events_per_tick)
+        return None if self.unforeseen else simulated.seconds_per_release(self, ticks, events_per_tick)
 
     def model(self, arrays: Models) -> Cloud:
         return Cloud.from_arrays(self.partition, arrays)
