@@ -187,7 +187,6 @@ class TreeMeasured:
         return f"TreeMeasured(tick={self.tick}, total={self.total:,.0f}, levels={[b.level for b in self.blocks]})"
 
     def facts(self) -> dict[str, Any]:
-        """What was measured, without the values, for the hash chain."""
         return {
             "tick": self.tick,
             "levels": [b.level for b in self.blocks],
@@ -196,7 +195,6 @@ class TreeMeasured:
         }
 
     def numbers(self) -> tuple[FloatArray, FloatArray]:
-        """All values, and all variances, for the hash chain."""
         values = np.concatenate([[self.begun, self.total], *(b.everywhere(0.0) for b in self.blocks)])
         return values, np.concatenate([[self.variance], *(b.variances() for b in self.blocks)])
 

@@ -259,6 +259,18 @@ class InRounds(TableMechanism, ABC):
     def init(self) -> State:
         """The state before the first tick."""
 
+    @abstractmethod
+    def step(self, state: State, counts: IntArray, gate: Gate, fitting: Fitting) -> tuple[State, Measured]:
+        """Close one tick.
+
+        Args:
+            state: what the last step returned; it is not changed.
+            counts: the tick's exact counts, int64, shape ``(cells,)``.
+
+        Raises:
+            HorizonExhausted: all ticks have been released.
+        """
+
 
 def shares(tables: FloatArray, workload: Workload) -> FloatArray:
     """Fitted tables as shares of their total; uniform if there are no rows."""
