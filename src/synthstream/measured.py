@@ -100,12 +100,17 @@ class Measured:
     def numbers(self) -> tuple[FloatArray, FloatArray]:
         return self.values if self.rows is None else np.append(self.values, self.rows), self.variance
 
+    @property
+    def until(self) -> IntArray:
+        """Tick at whose end each marginal was measured, whether all are of one or not, shape ``(marginals,)``."""
+        return np.broadcast_to(self.tick if self.measured_at is None else self.measured_at, self.since.shape)
+
     def cell_variance(self) -> FloatArray:
         """Variance of each cell, shape ``(cells,)``."""
         return np.repeat(self.variance, self.workload.lengths) if self.by_cell is None else self.by_cell
 
     def events(self) -> tuple[float, float] | None:
-        if () not in self.workload.marginals or self.since[self.workload.marginals.index(())]:
+        if () not in self.workload.place or self.since[self.workload.place[()]]:
             return None
         values, stderr = self.marginal(())
         return float(values), stderr
@@ -113,8 +118,7 @@ class Measured:
     def marginal(self, columns: Sequence[int]) -> tuple[FloatArray, float]:
         """Noisy counts of one marginal in the shape of its columns, and the standard error of each cell."""
         q = self.workload.marginals.index(tuple(columns))
-        values = self.values[self.workload.offsets[q] : self.workload.offsets[q + 1]]
-        return values.reshape(self.workload.shapes[q]), float(np.sqrt(self.variance[q]))
+        return self.workload.table(self.values, q), float(np.sqrt(self.variance[q]))
 
 
 # In the place of a level: what was read is not a difference in nodes, but the number of all events.
@@ -183,7 +187,6 @@ class TreeMeasured:
         return f"TreeMeasured(tick={self.tick}, total={self.total:,.0f}, levels={[b.level for b in self.blocks]})"
 
     def facts(self) -> dict[str, Any]:
-        """What was measured, without the values, for the hash chain."""
         return {
             "tick": self.tick,
             "levels": [b.level for b in self.blocks],
@@ -192,7 +195,6 @@ class TreeMeasured:
         }
 
     def numbers(self) -> tuple[FloatArray, FloatArray]:
-        """All values, and all variances, for the hash chain."""
         values = np.concatenate([[self.begun, self.total], *(b.everywhere(0.0) for b in self.blocks)])
         return values, np.concatenate([[self.variance], *(b.variances() for b in self.blocks)])
 
@@ -369,7 +371,7 @@ def pack_tables(workload: Workload, measured: Measured, *, resolution: float = 1
 
     Their number, their positions in the workload, and the values in units of ``resolution``.
     """
-    positions = [workload.marginals.index(marginal) for marginal in measured.workload.marginals]
+    positions = [workload.place[marginal] for marginal in measured.workload.marginals]
     missing = np.isnan(measured.values)
     values = np.rint(np.where(missing, 0.0, measured.values) / resolution).astype(np.int64)
     values[missing] = _NOT_MEASURED

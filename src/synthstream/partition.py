@@ -307,16 +307,8 @@ def sums(masses: FloatArray) -> list[FloatArray]:
     """Sums over the nodes of every level, the root's first, from those of the last one."""
     found = [masses]
     while found[-1].size > 1:
-        found.append(_pairs(found[-1]))
+        found.append(found[-1][0::2] + found[-1][1::2])
     return found[::-1]
-
-
-@numba.njit(cache=True, nogil=True)
-def _pairs(nodes):  # type: ignore[no-untyped-def]
-    out = np.empty(nodes.size // 2)
-    for i in range(out.size):
-        out[i] = nodes[2 * i] + nodes[2 * i + 1]
-    return out
 
 
 @numba.njit(cache=True, nogil=True)

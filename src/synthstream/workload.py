@@ -113,6 +113,15 @@ class Workload:
                 step *= size
         return strides
 
+    @cached_property
+    def place(self) -> dict[tuple[int, ...], int]:
+        """Position of each marginal among all."""
+        return {marginal: q for q, marginal in enumerate(self.marginals)}
+
+    def table(self, values: FloatArray, q: int) -> FloatArray:
+        """The cells of the marginal at a position, of all, in the shape of its columns."""
+        return values[self.offsets[q] : self.offsets[q + 1]].reshape(self.shapes[q])
+
     def slice_of(self, marginal: Iterable[int]) -> slice:
         """Where the cells of one marginal lie. Raises ``ValueError`` if it is not part of the workload."""
         q = self.marginals.index(tuple(marginal))

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from synthstream.constraints import Group
-from synthstream.fit.population import Population, _cumulative, _resize, changed_share, fit
-from synthstream.fit.proposals import _layout, _search
+from synthstream.fit.population import Population, _resize, changed_share, fit
+from synthstream.fit.proposals import propose
 from synthstream.fit.targets import MEMORY, blend, past_of, simplex, targets
 from synthstream.kinds import Edition
 from synthstream.measured import Measured
@@ -87,7 +87,7 @@ def test_the_residual_kept_in_the_loop_is_that_of_the_rows() -> None:
     weights = rng.uniform(0.1, 1, len(workload.marginals))
     each = np.repeat(weights, workload.lengths)
     before = float(np.sum(each * residual**2))
-    _search(codes, residual, weights, _cumulative(aim), _layout(workload), 20_000, np.uint64(9))
+    propose(codes, residual, 1 / weights, aim.margins, workload, first=False, state=9)
     assert np.allclose(residual, workload.count(codes) - aim.cells, atol=1e-6)
     assert np.sum(each * residual**2) < 0.2 * before
 
@@ -97,7 +97,7 @@ def test_where_tables_contradict_the_one_of_more_weight_wins(weights: tuple[floa
     workload = Workload(sizes=(2, 1), marginals=((0,), (0, 1)))
     codes = np.array([[i % 2, 0] for i in range(100)], dtype=np.int32)
     residual = workload.count(codes) - np.array([100.0, 0.0, 0.0, 100.0])
-    _search(codes, residual, np.array(weights), np.array([0.5, 1.0, 1.0]), _layout(workload), 5000, np.uint64(9))
+    propose(codes, residual, 1 / np.array(weights), [np.ones(2), np.ones(1)], workload, first=False, state=9)
     assert np.sum(codes[:, 0] == 0) == pytest.approx(zeros, abs=2)
 
 

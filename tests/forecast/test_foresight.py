@@ -19,7 +19,7 @@ from synthstream.strategies.levels import Schedule
 from synthstream.synthesizers.assembly import synthesizer_of
 from synthstream.synthesizers.epochs import InEpochs
 from synthstream.synthesizers.points import FromNodes
-from synthstream.synthesizers.simulation import points, simulate, tables
+from synthstream.synthesizers.simulation import points, tables
 from synthstream.synthesizers.simulation.shapes import Clusters, LatentClasses
 from synthstream.synthesizers.simulation.transport import w1
 from synthstream.synthesizers.tables import Continual
@@ -235,8 +235,8 @@ def test_points_in_proportion_agree_with_points_in_full(kind: str, monkeypatch: 
 
 
 def test_ticks_are_grouped_so_that_runs_show_their_beginning() -> None:
-    assert simulate._groups([1, 10, 100], 5.0) == [[1, 10, 100]]
-    assert simulate._groups([1, 30, 365, 3650], 1e5) == [[1, 30], [365, 3650]]
+    assert tables.groups_of([1, 10, 100], 5.0) == [[1, 10, 100]]
+    assert tables.groups_of([1, 30, 365, 3650], 1e5) == [[1, 30], [365, 3650]]
 
 
 def test_the_error_of_points_falls_with_epsilon() -> None:
@@ -247,7 +247,7 @@ def test_the_error_of_points_falls_with_epsilon() -> None:
         made = FromNodes(
             mechanism=Points(partition=partition, budget=budget, horizon=50, schedule=Schedule(dimension=2))
         )
-        (piece,) = simulate.of_points(made, [50], 100.0, careful=True)
+        (piece,) = points.pieces(made, [50], 100.0, careful=True)
         found.append(piece()[50])
     boxes, distances = [one.box for one in found], [one.distance or 0.0 for one in found]
     assert boxes == sorted(boxes, reverse=True)

@@ -18,7 +18,7 @@ from synthstream.kernel.tables import Refreshed
 from synthstream.measured import Measured
 from synthstream.publish.folder import ParquetSink
 from synthstream.release.series import Step, counted, steps
-from synthstream.strategies.combined import _kept
+from synthstream.strategies.variances import _kept
 from synthstream.stream.verification import verify
 from synthstream.synthesizers.simulation.seeded import SeededGate
 from synthstream.workload import Workload

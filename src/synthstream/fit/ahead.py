@@ -70,9 +70,9 @@ class Ahead:
         if known is None or known.rows is not None or self.variance is None:
             return tables
         margins = self._margins(known, events, singles, self.variance)
-        for q, (marginal, shape) in enumerate(zip(workload.marginals, workload.shapes, strict=True)):
-            part = slice(int(workload.offsets[q]), int(workload.offsets[q + 1]))
-            tables[part] = raked(tables[part].reshape(shape), [margins[c] for c in marginal]).reshape(-1)
+        for q, marginal in enumerate(workload.marginals):
+            table = workload.table(tables, q)
+            table[...] = raked(table, [margins[c] for c in marginal])
         return tables
 
     def _margins(self, known: Parts, events: float, singles: FloatArray, noise: FloatArray) -> list[FloatArray]:

@@ -90,8 +90,17 @@ class _Known(NamedTuple):
     alone: FloatArray
 
 
+class _How(NamedTuple):
+    """How tables are looked at: see :func:`aims`; ``left``: see :func:`synthstream.fit.ordered.shrunk`."""
+
+    left: float
+    groups: tuple[Group, ...]
+    ordered: bool
+    sloping: bool
+
+
 # What was measured, how it was looked at, and what is known of it.
-_KEPT: list[tuple[Measured, tuple[object, ...], _Known]] = []
+_KEPT: list[tuple[Measured, _How, _Known]] = []
 
 
 def aims(
@@ -116,7 +125,7 @@ def aims(
         sloping: whether slopes are looked for that many columns have in common (:func:`synthstream.fit.lowrank.slope`).
     """
     workload, left = measured.workload, LEFT if start is not None and len(start) else 1.0
-    known = _known(measured if then is None else then.measured, left, groups, ordered, sloping)
+    known = _known(measured if then is None else then.measured, _How(left, tuple(groups), ordered, sloping))
     if then is not None:
         known = _carried(known, measured, then)
     rows, fresh = max(0, round(known.total)), known.margins
@@ -142,7 +151,7 @@ def aims(
             found, error = known.news[q]
             errors[q] = float(np.mean(error))
             if past is not None:
-                before = past.cells[part].reshape(found.shape)
+                before = workload.table(past.cells, q)
                 before = before - independent_counts([past.margins[c] for c in marginal], rows)
                 found = _blend(before, found, error, past.pull, freedom(found.shape))
             table = table + found
@@ -178,26 +187,25 @@ def _use_tables(joint: Joint, workload: Workload, cells: FloatArray, rows: int) 
             cells[part] = left * (rows / max(left.sum(), SMALLEST))
 
 
-def _known(measured: Measured, left: float, groups: Sequence[Group], ordered: bool, sloping: bool) -> _Known:
-    """What tables say that were all measured at one tick; ``left``: see :func:`synthstream.fit.ordered.shrunk`.
+def _known(measured: Measured, how: _How) -> _Known:
+    """What tables say that were all measured at one tick.
 
     The newest answer is kept: until larger tables are measured again, each tick asks the same.
     """
-    how = left, tuple(groups), ordered, sloping
     for then, same, found in _KEPT:
         known = np.array_equal(then.values, measured.values) and np.array_equal(then.variance, measured.variance)
         if known and then.workload == measured.workload and same == how:
             return found
     variance = np.maximum(measured.variance, SMALLEST)
-    total = total_of(measured, variance)
+    total = total_of(measured)
     rows = max(0, round(total))
-    counts, variances = margins_of(measured, variance, total)
-    calm = [evened(*one) for one in zip(counts, variances, strict=True)] if ordered else counts
+    counts, variances = margins_of(measured, total)
+    calm = [evened(*one) for one in zip(counts, variances, strict=True)] if how.ordered else counts
     margins = _possible(calm, _real(counts, variances), rows)
-    joints = [estimate(g, measured.workload, measured.values, variance, counts, variances, rows) for g in groups]
+    joints = [estimate(g, measured.workload, measured.values, variance, counts, variances, rows) for g in how.groups]
     _use_margins(joints, calm, margins)
     none = Found(), np.zeros(len(margins))
-    news, alone = _associations(measured, variance, margins, rows, left, groups, ordered, sloping) if rows else none
+    news, alone = _associations(measured, variance, margins, rows, how) if rows else none
     found = _Known(total, calm, variances, margins, news, joints, alone)
     _KEPT[:] = [(measured, how, found)]
     return found
@@ -267,14 +275,7 @@ def _possible(counts: Sequence[FloatArray], chances: Sequence[FloatArray], rows:
 
 
 def _associations(
-    measured: Measured,
-    variance: FloatArray,
-    margins: Sequence[FloatArray],
-    rows: int,
-    left: float,
-    groups: Sequence[Group],
-    ordered: bool,
-    sloping: bool,
+    measured: Measured, variance: FloatArray, margins: Sequence[FloatArray], rows: int, how: _How
 ) -> tuple[Found, FloatArray]:
     """What tables hold beyond independent columns, and the variance of its noise, by position; and for each column the
     share of that which noise explains, in standard deviations.
@@ -286,19 +287,18 @@ def _associations(
     for q, (marginal, shape) in enumerate(zip(workload.marginals, workload.shapes, strict=True)):
         if len(marginal) > 1:
             own = [margins[c] for c in marginal]
-            table = measured.values[workload.offsets[q] : workload.offsets[q + 1]].reshape(shape)
-            whole[q] = with_margins(table, own) - independent_counts(own, rows)
+            whole[q] = with_margins(workload.table(measured.values, q), own) - independent_counts(own, rows)
             noises[q] = float(variance[q]) * freedom(shape) / whole[q].size
     priors = [prior(margin / rows) for margin in margins]
-    tables = Tables(workload, variance, noises, margins, priors, rows, left, ordered)
+    tables = Tables(workload, variance, noises, margins, priors, rows, how.left, how.ordered)
     best = beyond_noise(whole, tables)
-    if sloping:
-        joined = [set(group.columns) for group in groups]
+    if how.sloping:
+        joined = [set(group.columns) for group in how.groups]
         looked = {q: a for q, a in whole.items() if not any(one.issuperset(workload.marginals[q]) for one in joined)}
         best = with_slopes(looked, whole, tables, best)
     found = best.found
-    for nest in nests_of(workload, groups):
-        for q, mean, error in of_nest(nest, workload, whole, noises, margins, priors, left):
+    for nest in nests_of(workload, how.groups):
+        for q, mean, error in of_nest(nest, whole, tables):
             found[q] = mean, error
     squares = np.zeros((2, len(margins)))
     for q, (mean, error) in found.items():

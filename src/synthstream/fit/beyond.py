@@ -23,7 +23,15 @@ Found = dict[int, tuple[FloatArray, FloatArray]]
 
 
 class Tables(NamedTuple):
-    """What is known beside associations: variances of tables' cells, and of associations'; of columns, their priors."""
+    """What is known beside associations.
+
+    Args:
+        variance: of a cell of each marginal, shape ``(marginals,)``.
+        noises: of a cell of an association, by position of its table.
+        margins, priors: counts of each column's codes, and the prior variances of its part in an association.
+        left: the share of the noise that is still there once rows have been fitted.
+        ordered: whether columns whose codes have an order are looked for.
+    """
 
     workload: Workload
     variance: FloatArray

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from synthstream.constraints import ALL_OFFERED
 from synthstream.fit.joints import Joint
-from synthstream.fit.randomness import share, step
+from synthstream.fit.randomness import cumulative, share, step
 from synthstream.workload import CodeArray, FloatArray, IntArray, Workload
 
 # Of a group with more combinations than all are offered of, a row is offered some, in proportion to their counts.
@@ -84,7 +84,7 @@ def blocks_of(joints: Sequence[Joint], workload: Workload) -> Blocks:
         parts["begin"].append(parts["begin"][-1] + joint.group.number)
         parts["place"].append(sum(map(len, parts["codes"])))
         parts["codes"].append((combinations + starts).ravel())
-        parts["cumulative"].append(_cumulative(joint.counts))
+        parts["cumulative"].append(cumulative(joint.counts))
         held = [(q, tuple(c for c in columns if c in m)) for q, m in enumerate(workload.marginals)]
         for c in columns:
             own = [q for q, mine in held if mine == (c,)]
@@ -121,13 +121,6 @@ def _flat(parts: Sequence[Any], kind: type) -> NDArray[Any]:
     return np.concatenate([*(np.atleast_1d(np.asarray(part, dtype=kind)) for part in parts), np.zeros(0, dtype=kind)])
 
 
-def _cumulative(counts: FloatArray) -> FloatArray:
-    total = counts.sum()
-    found = np.cumsum(counts / total if total > 0 else np.full(counts.size, 1 / counts.size))
-    found[-1] = 1.0
-    return np.asarray(found)
-
-
 def settle(codes: CodeArray, joints: Sequence[Joint], *, begin: int, state: int) -> None:
     """Draw a combination for rows from ``begin`` on, and for all whose combination is not allowed; changed in place."""
     for joint in joints:
@@ -135,7 +128,7 @@ def settle(codes: CodeArray, joints: Sequence[Joint], *, begin: int, state: int)
         wrong[begin:] = True
         places = np.flatnonzero(wrong)
         drawn = np.empty(len(places), dtype=np.int64)
-        state = _drawn(drawn, _cumulative(joint.counts), np.uint64(state))
+        state = _drawn(drawn, cumulative(joint.counts), np.uint64(state))
         codes[np.ix_(places, np.array(joint.group.columns))] = joint.group.combinations[drawn]
 
 

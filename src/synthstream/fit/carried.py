@@ -123,11 +123,10 @@ def _looks(parts: Parts, each: FloatArray, marginal: tuple[int, ...], history: S
     """A table in the epochs that it was measured in; ``each``: independent columns in each part."""
     alone, values, variance, told = [], [], [], []
     for last, measured in enumerate(history[: parts.ends.size]):
-        if marginal in measured.workload.marginals:
-            q = measured.workload.marginals.index(marginal)
+        if (q := measured.workload.place.get(marginal)) is not None:
             part = slice(int(np.searchsorted(parts.ends, measured.since[q])), last + 1)
             alone.append(each[part].sum(axis=0))
-            values.append(measured.values[measured.workload.slice_of(marginal)])
+            values.append(measured.workload.table(measured.values, q).reshape(-1))
             variance.append(max(float(measured.variance[q]), _SMALLEST))
             told.append(float(parts.size[part].sum() / parts.size.sum()))
     noise = np.array(variance)

@@ -233,8 +233,6 @@ def _halved(masses: FloatArray, region: Region | None) -> FloatArray:
 
 def _spread(masses: FloatArray, size: int, region: Region | None) -> FloatArray:
     """Over so many nodes."""
-    if region is None:
-        return np.repeat(masses, size // masses.size) / (size // masses.size)
     while masses.size < size:
         masses = _halved(masses, region)
     return masses

@@ -133,7 +133,7 @@ def parts_of(
     if len(ended) + 1 < len(history):
         raise ValueError("history: only the newest measurement may hold nothing but the total")
     totals = np.array([float(m.values[m.workload.slice_of(())][0]) for m in history])
-    noise = np.array([m.variance[m.workload.marginals.index(())] for m in history])
+    noise = np.array([m.variance[m.workload.place[()]] for m in history])
     codes = np.cumsum([0, *sizes])
     values, variance = np.zeros((len(ended), codes[-1])), np.full((len(ended), codes[-1]), np.inf)
     ends = np.array([m.tick for m in ended], dtype=np.int64)
@@ -141,8 +141,7 @@ def parts_of(
         order = sorted(range(len(measured.workload.marginals)), key=lambda q: len(measured.workload.marginals[q]))
         for q in order:
             marginal, shape = measured.workload.marginals[q], measured.workload.shapes[q]
-            part = slice(int(measured.workload.offsets[q]), int(measured.workload.offsets[q + 1]))
-            table = measured.values[part].reshape(shape)
+            table = measured.workload.table(measured.values, q)
             first = int(np.searchsorted(ends, measured.since[q]))
             for axis, column in enumerate(marginal):
                 here = slice(int(codes[column]), int(codes[column + 1]))

@@ -16,6 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from synthstream.constraints import Group
+from synthstream.fit.beyond import Tables
 from synthstream.fit.targets import SMALLEST
 from synthstream.workload import FloatArray, IntArray, Workload
 
@@ -82,13 +83,7 @@ def _parents(group: Group, coarse: int, fine: int, sizes: Sequence[int]) -> IntA
 
 
 def of_nest(
-    nest: Nest,
-    workload: Workload,
-    associations: Mapping[int, FloatArray],
-    noises: Mapping[int, float],
-    margins: Sequence[FloatArray],
-    priors: Sequence[FloatArray],
-    left: float,
+    nest: Nest, associations: Mapping[int, FloatArray], tables: Tables
 ) -> Iterator[tuple[int, FloatArray, FloatArray]]:
     """Posterior means of a nest's associations, and the variance of their noise, by position of a table.
 
@@ -96,11 +91,10 @@ def of_nest(
 
     Args:
         associations: what tables hold beyond independent columns, by position.
-        noises: variance of the noise of one of their cells.
-        margins, priors: counts of each column's codes, and the prior variances of its part in an association.
-        left: the share of the noise that is still there once rows have been fitted.
+        tables: what else is known of them.
     """
-    known = [_pooled(nest, workload, associations, noises, k) for k in range(len(nest.tables))]
+    workload, margins, priors = tables.workload, tables.margins, tables.priors
+    known = [_pooled(nest, workload, associations, tables.noises, k) for k in range(len(nest.tables))]
     outer = [functools.reduce(np.multiply.outer, [priors[c] for c in others]).ravel() for others, _ in nest.tables]
     above: list[tuple[FloatArray, FloatArray]] = []
     for level, grid in enumerate(nest.columns):
@@ -116,7 +110,7 @@ def of_nest(
         found = []
         for k, (detail, factor) in enumerate(zip(details, _factors(details), strict=True)):
             signal = factor * detail.prior
-            kept = signal / np.maximum(signal + left * detail.noise, SMALLEST)
+            kept = signal / np.maximum(signal + tables.left * detail.noise, SMALLEST)
             mean, error = kept * detail.values, kept**2 * detail.noise
             if level:
                 mean += part * (above[k][0] - _sums(mean, up, len(above[k][0].T)))[:, up]

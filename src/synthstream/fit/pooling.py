@@ -57,7 +57,7 @@ def _drifting(history: Sequence[Measured], covariance: FloatArray | None, *, ste
     parts = parts_of(history, now.workload.sizes, covariance, steady=steady)
     found = smooth(parts)
     tables: list[Running] = [
-        Running((), np.array([max(parts.events.sum(), 0.0)]), float(now.variance[now.workload.marginals.index(())]))
+        Running((), np.array([max(parts.events.sum(), 0.0)]), float(now.variance[now.workload.place[()]]))
     ]
     for column, known in enumerate(parts.known):
         if known:
@@ -81,10 +81,10 @@ def _first(history: Sequence[Measured], signed: bool) -> Measured:
         for q, marginal in enumerate(measured.workload.marginals):
             if marginal:
                 before = totals[int(measured.since[q]) - 1] if measured.since[q] else 0.0
-                part = slice(int(measured.workload.offsets[q]), int(measured.workload.offsets[q + 1]))
                 events = totals[measured.tick] - before
                 events = events if signed and events < -1 else max(events, 1.0)
-                span = _Span(events, measured.values[part], max(float(measured.variance[q]), 1e-6))
+                values = measured.workload.table(measured.values, q).reshape(-1)
+                span = _Span(events, values, max(float(measured.variance[q]), 1e-6))
                 spans.setdefault(marginal, []).append(span)
     total = max(totals[now.tick], 0.0)
     marginals = sorted(spans, key=lambda marginal: (len(marginal), marginal))
@@ -93,7 +93,7 @@ def _first(history: Sequence[Measured], signed: bool) -> Measured:
         tick=now.tick,
         workload=Workload(sizes=now.workload.sizes, marginals=((), *marginals)),
         values=np.concatenate([now.values[now.workload.slice_of(())], *(values for values, _ in tables)]),
-        variance=np.array([now.variance[now.workload.marginals.index(())], *(variance for _, variance in tables)]),
+        variance=np.array([now.variance[now.workload.place[()]], *(variance for _, variance in tables)]),
     )
 
 

@@ -20,8 +20,8 @@ from synthstream.fit.aims import Earlier, aims, of_rows
 from synthstream.fit.blocks import settle
 from synthstream.fit.moves import Effort, move
 from synthstream.fit.proposals import propose
-from synthstream.fit.randomness import below, draw, share, step
-from synthstream.fit.targets import MEMORY, SMALLEST, Targets, targets, total_of
+from synthstream.fit.randomness import below, draw, share, step, steps_of
+from synthstream.fit.targets import MEMORY, Targets, targets, total_of
 from synthstream.kinds import NEWEST, Edition
 from synthstream.measured import Measured
 from synthstream.workload import THREADS, CodeArray, FloatArray, IntArray, Workload
@@ -195,16 +195,15 @@ def fit(
     # If the number of rows has more than doubled, all new rows are drawn from the margins, as at the first release.
     first = 2 * len(before) < aim.rows
     codes = np.empty((aim.rows, len(workload.sizes)), dtype=np.int32)
-    places, cumulative = np.concatenate([[0], np.cumsum(workload.sizes)]).astype(np.int64), _cumulative(aim)
     alone = np.zeros(len(workload.sizes)) if fresh is None else _alone(aim, edition, nested=nested)
-    state = _resize(before, codes, cumulative, places, np.ones_like(alone) if first else alone, np.uint64(seed))
+    state = _resize(before, codes, *steps_of(aim.margins), np.ones_like(alone) if first else alone, np.uint64(seed))
     if aim.rows == 0:
         return Population.of(workload, codes)
     kept = min(len(before), aim.rows)
     settle(codes, aim.joints, begin=kept if first else aim.rows, state=state)
     known = _recounted(known, before, codes, workload)
     if edition == 1:
-        propose(codes, known - aim.cells, _weights(measured), cumulative, workload, first=first, state=state)
+        propose(codes, known - aim.cells, measured.variance, aim.margins, workload, first=first, state=state)
         return Population.of(workload, codes)
     effort = _effort(first=first, fresh=fresh, memory=memory, grown=1 - len(before) / aim.rows)
     known = move(codes, known, aim, measured.variance, workload, kept=0 if first else kept, effort=effort, state=state)
@@ -215,7 +214,7 @@ def _events_per_row(measured: Measured, most: int | None) -> int:
     """How many events each row stands for, if there are to be so many rows at most."""
     if most is None:
         return 1
-    return max(1, math.ceil(total_of(measured, np.maximum(measured.variance, SMALLEST)) / most))
+    return max(1, math.ceil(total_of(measured) / most))
 
 
 def _alone(aim: Targets, edition: Edition, *, nested: bool) -> FloatArray:
@@ -250,24 +249,6 @@ def _effort(*, first: bool, fresh: bool | None, memory: float, grown: float) -> 
     # One block, unless much of the rows is new: copies of others, or fewer than there were.
     blocks = 1 + round(_GROWN * min(abs(grown), 1.0))
     return Effort(calm=least, lively=least, lean=0.02, still=0.03, blocks=blocks)
-
-
-def _weights(measured: Measured) -> FloatArray:
-    """Inverse variances, the largest 1, shape ``(marginals,)``."""
-    variance = np.maximum(measured.variance, np.finfo(np.float64).tiny)
-    return np.asarray(variance.min() / variance)
-
-
-def _cumulative(aim: Targets) -> FloatArray:
-    """Cumulative margins of all columns, each scaled to end at 1, one after the other."""
-    parts = []
-    for margin in aim.margins:
-        total = margin.sum()
-        share = margin / total if total > 0 else np.full(margin.size, 1 / margin.size)
-        cumulative = np.cumsum(share)
-        cumulative[-1] = 1.0
-        parts.append(cumulative)
-    return np.concatenate(parts)
 
 
 @numba.njit(cache=True, nogil=True)

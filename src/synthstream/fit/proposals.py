@@ -5,10 +5,12 @@ It is taken if the weighted squared distance to the targets falls. Streams of ed
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numba
 import numpy as np
 
-from synthstream.fit.randomness import below, draw, step
+from synthstream.fit.randomness import below, draw, step, steps_of
 from synthstream.workload import CodeArray, FloatArray, IntArray, Workload
 
 # Proposals for each row of a population: at the start, and at each release after it.
@@ -21,8 +23,8 @@ _AT_LEAST, _AT_MOST = 20_000, 4_000_000
 def propose(
     codes: CodeArray,
     residual: FloatArray,
-    weights: FloatArray,
-    cumulative: FloatArray,
+    variance: FloatArray,
+    margins: Sequence[FloatArray],
     workload: Workload,
     *,
     first: bool,
@@ -31,29 +33,29 @@ def propose(
     """Search from ``codes``; they and ``residual``, which is their tables less the targets, change in place.
 
     Args:
-        weights: of each marginal.
-        cumulative: margins of all columns, each ending at 1, one after the other; values are drawn from them.
+        variance: of a cell of each marginal; weights are in inverse proportion to it.
+        margins: counts of each column's codes; values are drawn in proportion to them.
         first: whether the rows are new.
         state: of the random numbers.
     """
     proposals = min(max((_FIRST if first else _LATER) * len(codes), _AT_LEAST), _AT_MOST)
-    _search(codes, residual, weights, cumulative, _layout(workload), proposals, np.uint64(state))
+    least = np.maximum(variance, np.finfo(np.float64).tiny)
+    _search(codes, residual, least.min() / least, *steps_of(margins), _layout(workload), proposals, np.uint64(state))
 
 
 def _layout(workload: Workload) -> tuple[IntArray, ...]:
-    """For the loops: where a column's cumulative margin starts; which marginals hold it; their columns and strides."""
-    places = np.concatenate([[0], np.cumsum(workload.sizes)]).astype(np.int64)
+    """For the loops: which marginals hold a column; their columns and strides."""
     holders = [[q for q, m in enumerate(workload.marginals) if c in m] for c in range(len(workload.sizes))]
     holder_starts = np.concatenate([[0], np.cumsum([len(h) for h in holders])]).astype(np.int64)
     holder_list = np.array([q for h in holders for q in h], dtype=np.int64)
     starts, columns, steps, offsets = workload._flat  # noqa: SLF001
-    return places, holder_starts, holder_list, starts, columns, steps, offsets, workload.strides
+    return holder_starts, holder_list, starts, columns, steps, offsets, workload.strides
 
 
 @numba.njit(cache=True, nogil=True)
-def _search(codes, residual, weights, cumulative, layout, proposals, state):  # type: ignore[no-untyped-def]
+def _search(codes, residual, weights, cumulative, places, layout, proposals, state):  # type: ignore[no-untyped-def]
     """Propose, accept if the weighted squared residual falls; ``codes`` and ``residual`` change in place."""
-    places, holder_starts, holder_list, starts, columns, steps, offsets, strides = layout
+    holder_starts, holder_list, starts, columns, steps, offsets, strides = layout
     rows, width = codes.shape
     cells = np.empty(holder_list.size, dtype=np.int64)
     for _ in range(proposals):

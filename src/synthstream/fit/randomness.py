@@ -2,11 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numba
 import numpy as np
 
+from synthstream.workload import FloatArray, IntArray
+
 # A margin of so many codes is gone through from end to end.
 _FEW = 32
+
+
+def cumulative(counts: FloatArray) -> FloatArray:
+    """Shares of codes or combinations added up, ending at 1, to draw from; of no rows all alike."""
+    total = counts.sum()
+    found = np.cumsum(counts / total if total > 0 else np.full(counts.size, 1 / counts.size))
+    found[-1] = 1.0
+    return np.asarray(found)
+
+
+def steps_of(margins: Sequence[FloatArray]) -> tuple[FloatArray, IntArray]:
+    """For :func:`draw`: :func:`cumulative` of all columns, one after the other, and where each column's begin."""
+    places = np.cumsum([0, *(margin.size for margin in margins)])
+    return np.concatenate([cumulative(margin) for margin in margins]), places
 
 
 @numba.njit(cache=True, inline="always")

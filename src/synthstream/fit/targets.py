@@ -83,9 +83,9 @@ def targets(measured: Measured, *, start: CodeArray | None = None, memory: float
         memory: share of past ticks that the rows remember, where nothing has changed.
     """
     variance = np.maximum(measured.variance, SMALLEST)
-    total = total_of(measured, variance)
+    total = total_of(measured)
     rows = max(0, round(total))
-    margins, errors = margins_of(measured, variance, total)
+    margins, errors = margins_of(measured, total)
     fresh = [simplex(margin, float(rows)) for margin in margins]
     shares, past = fresh, None
     if start is not None and len(start) and rows:
@@ -101,23 +101,23 @@ def targets(measured: Measured, *, start: CodeArray | None = None, memory: float
     return Targets(rows, tuple(shares), np.concatenate(tables))
 
 
-def total_of(measured: Measured, variance: FloatArray) -> float:
+def total_of(measured: Measured) -> float:
     """Inverse-variance mean of all marginals' sums: each is a noisy number of rows."""
     sums = np.add.reduceat(measured.values, measured.workload.offsets[:-1])
-    precision = 1 / (variance * measured.workload.lengths)
+    precision = 1 / (np.maximum(measured.variance, SMALLEST) * measured.workload.lengths)
     return float(np.sum(precision * sums) / np.sum(precision))
 
 
-def margins_of(measured: Measured, variance: FloatArray, total: float) -> tuple[list[FloatArray], list[float]]:
+def margins_of(measured: Measured, total: float) -> tuple[list[FloatArray], list[float]]:
     """Each column's counts and the variance of a count; a column that no marginal holds is taken to be uniform.
 
     Inverse-variance mean over all marginals that hold the column, moved to sum to ``total``.
     """
-    workload = measured.workload
+    workload, variance = measured.workload, np.maximum(measured.variance, SMALLEST)
     weighted = [np.zeros(size) for size in workload.sizes]
     precision = np.zeros(len(workload.sizes))
     for q, (marginal, shape) in enumerate(zip(workload.marginals, workload.shapes, strict=True)):
-        table = measured.values[workload.offsets[q] : workload.offsets[q + 1]].reshape(shape)
+        table = workload.table(measured.values, q)
         for axis, column in enumerate(marginal):
             weight = shape[axis] / (variance[q] * workload.lengths[q])
             weighted[column] += weight * _sums(table, axis)
@@ -177,8 +177,7 @@ def _table(
         return np.array([float(rows)])
     if len(marginal) == 1:
         return shares[marginal[0]]
-    part = slice(workload.offsets[q], workload.offsets[q + 1])
-    table = measured.values[part].reshape(shape)
+    table = workload.table(measured.values, q)
     independent = independent_counts([fresh[c] for c in marginal], rows)
     association = with_margins(table, [margins[c] for c in marginal]) - independent
     freedom = table.size - 1 - sum(size - 1 for size in shape)
@@ -188,7 +187,7 @@ def _table(
     kept = _kept(association, independent, noise, largest, 1.0 if past is None else LEFT)
     association = association * kept
     if past is not None:
-        before = past.cells[part].reshape(shape) - independent_counts([past.margins[c] for c in marginal], rows)
+        before = workload.table(past.cells, q) - independent_counts([past.margins[c] for c in marginal], rows)
         association = blend(before, association, kept**2 * noise, past.pull)
         independent = independent_counts([shares[c] for c in marginal], rows)
     return simplex((independent + association).reshape(-1), float(rows))

@@ -116,7 +116,7 @@ def _of_difference(builder: Builder, tick: int, before: float, now: float, last:
     tables = builder.newest.tables
     if tick == 0 or tables is None:
         return before + now
-    shared = builder.covariance(tick - 1, tick, at=last)[tables.workload.marginals.index(())]
+    shared = builder.covariance(tick - 1, tick, at=last)[tables.workload.place[()]]
     exact = math.sqrt(max(before**2 + now**2 - 2 * shared, 0.0))
     return exact if math.isfinite(exact) else before + now
 

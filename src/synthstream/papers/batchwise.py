@@ -70,20 +70,11 @@ class Batchwise(InRounds):
         return (min(s, t) + 1) * self.variance(0)
 
     def init(self) -> State:
-        """The state before the first tick."""
         return {"t": np.array(0)}
 
     def step(self, state: State, counts: IntArray, gate: Gate, fitting: Fitting) -> tuple[State, Measured]:
-        """Close one tick.
-
-        A batch of more deletions than events is fitted with its sign turned; its rows are to be taken away.
-
-        Args:
-            state: what the last step returned; it is not changed.
-            counts: the tick's exact counts, int64, shape ``(cells,)``.
-
-        Raises:
-            HorizonExhausted: all ticks have been released.
+        """See :class:`InRounds`. A batch of more deletions than events is fitted with its sign turned; its rows are to
+        be taken away.
         """
         tick = self.counter.tick_of(state)
         exact = clip(counts)

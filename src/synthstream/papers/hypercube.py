@@ -264,14 +264,10 @@ class Hypercube:
 
     def _nodes(self, state: State) -> NodeCounts:
         """The noisy counts as they stand."""
-        deepest = self.deepest(int(state["level"]))
-        time = int(state["time"])
-        if not deepest:
-            return NodeCounts(tick=int(state["t"]) - 1, time=time, levels=())
-        counts = state["settled"] + state["sparse.noisy"].sum(axis=0)
-        return NodeCounts(
-            tick=int(state["t"]) - 1, time=time, levels=tuple(np.split(counts, 2 ** np.arange(2, deepest + 1) - 2))
-        )
+        counts = state["settled"]
+        if self.deepest(int(state["level"])):
+            counts = counts + state["sparse.noisy"].sum(axis=0)
+        return NodeCounts.unpack(int(state["t"]) - 1, np.append(state["time"], counts))
 
 
 def _spread(values: NDArray[Any]) -> NDArray[Any]:

@@ -204,7 +204,7 @@ class InRounds(TableMechanism, ABC):
 
     def _measured(self, tick: int, values: dict[int, FloatArray], total: float) -> Measured:
         """What passed the gate: the total and the selected candidates; NaN in cells of their tables that were not."""
-        tables = {self.workload.marginals.index(()): np.array([total])}
+        tables = {self.workload.place[()]: np.array([total])}
         for position, part in values.items():
             table, first = self._place(position)
             whole = tables.setdefault(table, np.full(self.workload.lengths[table], np.nan))
@@ -227,7 +227,7 @@ class InRounds(TableMechanism, ABC):
         if measured.order is not None:
             return [int(position) for position in measured.order]
         tables = self.candidates.tables.tolist()
-        chosen = [self.workload.marginals.index(marginal) for marginal in measured.workload.marginals if marginal]
+        chosen = [self.workload.place[marginal] for marginal in measured.workload.marginals if marginal]
         return [tables.index(table) for table in chosen]
 
     def _sign(self, total: float) -> int:  # noqa: ARG002
@@ -258,6 +258,18 @@ class InRounds(TableMechanism, ABC):
     @abstractmethod
     def init(self) -> State:
         """The state before the first tick."""
+
+    @abstractmethod
+    def step(self, state: State, counts: IntArray, gate: Gate, fitting: Fitting) -> tuple[State, Measured]:
+        """Close one tick.
+
+        Args:
+            state: what the last step returned; it is not changed.
+            counts: the tick's exact counts, int64, shape ``(cells,)``.
+
+        Raises:
+            HorizonExhausted: all ticks have been released.
+        """
 
 
 def shares(tables: FloatArray, workload: Workload) -> FloatArray:

@@ -80,7 +80,6 @@ class Selective(InRounds):
         return np.array([np.nan if marginal else known for marginal in self.workload.marginals])
 
     def init(self) -> State:
-        """The state before the first tick."""
         nothing = np.zeros(self.workload.cells)
         return outer(self.total_counter.init(1), "total.") | {
             "t": np.array(0),
@@ -90,15 +89,6 @@ class Selective(InRounds):
         }
 
     def step(self, state: State, counts: IntArray, gate: Gate, fitting: Fitting) -> tuple[State, Measured]:
-        """Close one tick.
-
-        Args:
-            state: what the last step returned; it is not changed.
-            counts: the tick's exact counts, int64, shape ``(cells,)``.
-
-        Raises:
-            HorizonExhausted: all ticks have been released.
-        """
         tick = int(state["t"])
         multiplier = np.array([self.total_multiplier])
         place = self.workload.slice_of(())

@@ -48,8 +48,7 @@ def direct(measured: Measured, workload: Workload) -> dict[str, pl.Series]:
 
     ``measured_at`` too, where not all is measured at one tick.
     """
-    known = {marginal: q for q, marginal in enumerate(measured.workload.marginals)}
-    found = [known.get(marginal, -1) for marginal in workload.marginals]
+    found = [measured.workload.place.get(marginal, -1) for marginal in workload.marginals]
     values, stderr, since, at = np.full((4, workload.cells), np.nan)
     measured_at, variance = measured.measured_at, measured.cell_variance()
     for place, q in zip(workload.offsets, found, strict=False):
@@ -142,9 +141,8 @@ def sums(schema: Schema, measured: Measured, columns: Sequence[int], where: str 
         if {*columns, *asked} <= set(marginal)
         and np.isfinite(measured.marginal(marginal)[0].sum() + measured.variance[q])
     ]
-    at = np.full(measured.since.shape, measured.tick) if measured.measured_at is None else measured.measured_at
-    tables, best = measured.workload.marginals, cast(Sums | None, None)
-    first = int(measured.since[tables.index(())]) if () in tables else 0
+    at, place, best = measured.until, measured.workload.place, cast(Sums | None, None)
+    first = int(measured.since[place[()]]) if () in place else 0
     for q, marginal in sorted(
         holding, key=lambda found: (abs(int(at[found[0]]) - measured.tick), abs(int(measured.since[found[0]]) - first))
     ):

@@ -103,7 +103,7 @@ def ordered(frame: pl.DataFrame) -> pl.DataFrame:
 
 def _variances(now: Tables, then: Tables, workload: Workload) -> FloatArray:
     """Of the difference of what was measured, for each table; NaN where it is not known or means nothing."""
-    places = [now.workload.marginals.index(m) if m in now.workload.marginals else -1 for m in workload.marginals]
+    places = [now.workload.place.get(m, -1) for m in workload.marginals]
     (new, own), (old, past) = (_extent(release, workload) for release in (now, then))
     shared, known = np.full(len(places), np.nan), (new[:, 0] >= 0) & (old[:, 0] >= 0)
     for spans in {(*a, *b) for a, b, measured in zip(new.tolist(), old.tolist(), known, strict=True) if measured}:
@@ -122,10 +122,8 @@ def _variances(now: Tables, then: Tables, workload: Workload) -> FloatArray:
 def _extent(release: Tables, workload: Workload) -> tuple[IntArray, FloatArray]:
     """First and last tick that each table counts, and its variance; -1 and NaN if it was not measured."""
     measured = release.measured
-    at = np.broadcast_to(measured.tick if measured.measured_at is None else measured.measured_at, measured.since.shape)
-    known = {m: q for q, m in enumerate(measured.workload.marginals)}
-    found = [known.get(marginal, -1) for marginal in workload.marginals]
-    spans = np.array([(-1, -1) if q < 0 else (int(measured.since[q]), int(at[q])) for q in found])
+    found = [measured.workload.place.get(marginal, -1) for marginal in workload.marginals]
+    spans = np.array([(-1, -1) if q < 0 else (int(measured.since[q]), int(measured.until[q])) for q in found])
     return spans, np.array([np.nan if q < 0 else float(measured.variance[q]) for q in found])
 
 

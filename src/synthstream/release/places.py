@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -37,6 +37,7 @@ class Located:
     schema: Schema
     measured: Measured
     listed: tuple[pl.DataFrame, NDArray[Any] | None]
+    running: ClassVar[bool]
 
     def mass(
         self, lower: Inside, upper: Bounds | None = None, *, place: str | None = None, where: str | None = None
@@ -69,8 +70,7 @@ class Located:
         Example: ``release.mass({"lat": 33.0}, {"lat": 34.0, "lon": -117.0}, where="mag > 3")``
         """
         grids, shares, mass = self._asked(lower, upper, place, where)
-        running = getattr(self, "first", None) is None
-        told = self._told(grids, self.measured, where, running=running)
+        told = self._told(grids, self.measured, where, running=self.running)
         return {"count": round(mass), **_answer(told, shares)}
 
     def masses(

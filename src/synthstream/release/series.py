@@ -24,8 +24,7 @@ _CALENDAR = ("mo", "q", "y")
 
 def small(measured: Measured) -> Measured:
     """The total and tables of one column alone, as far as they were measured at its tick."""
-    at = measured.tick if measured.measured_at is None else measured.measured_at
-    now = (measured.workload.order < 2) & (at == np.full(measured.since.shape, measured.tick))
+    now = (measured.workload.order < 2) & (measured.until == measured.tick)
     return only(measured, np.flatnonzero(now).tolist())
 
 
@@ -66,7 +65,7 @@ def counted(first: int, now: Measured, before: Measured | None, variance: FloatA
         here, begun = now.workload.slice_of(marginal), int(now.since[q])
         own, past = now.values[here], known.get(marginal)
         if past is not None and past[1] == begun:
-            found = own - past[0], np.full(own.size, variance[tables.marginals.index(marginal)]), first
+            found = own - past[0], np.full(own.size, variance[tables.place[marginal]]), first
         elif begun or not first:
             found = own, cells[here], begun
         else:  # it was not measured before

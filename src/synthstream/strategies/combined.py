@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
 
 from synthstream.strategies.times import Refreshes, RefreshTimes
-from synthstream.strategies.variances import Series
+from synthstream.strategies.variances import Series, shared
 from synthstream.workload import FloatArray, IntArray
 
 # A burst stands out of the noise by so many standard deviations.
@@ -44,13 +43,13 @@ class Combined(NamedTuple):
         """Covariance of the noise in a cell's values as they are known after two ticks, shape ``(marginals,)``."""
         (k, i), (m, j), a, b = self.times.last(s), self.times.last(t), self.pull(s), self.pull(t)
         own = self._at(s, t) - b * self._at(s, m) - a * self._at(k, t) + a * b * self._at(k, m)
-        small = self.ticks * own + a * b * self.refreshes * _shared(self.singles, i, j)
-        return np.where(self.order == 2, self.refreshes * _shared(self.larger, i, j), small)
+        small = self.ticks * own + a * b * self.refreshes * shared(self.singles, i, j)
+        return np.where(self.order == 2, self.refreshes * shared(self.larger, i, j), small)
 
     def pull(self, tick: int) -> FloatArray:
         """How far each count is moved by what the last refresh found at its tick, by the least variance; 0 to 1."""
         last, number = self.times.last(tick)
-        found = self.refreshes * _shared(self.singles, number, number)
+        found = self.refreshes * shared(self.singles, number, number)
         pull = self._at(last, tick) * self.ticks / (self._at(last, last) * self.ticks + found + (self.order != 1))
         return np.where(self.order == 1, pull, 0.0)
 
@@ -75,14 +74,4 @@ class Combined(NamedTuple):
         return float(np.sqrt(moved * self.ticks[self.order == 0].max()))
 
     def _at(self, s: int, t: int) -> float:
-        return _shared(self.counter, s, t)
-
-
-def _shared(series: Series, s: int, t: int) -> float:
-    return _kept(series, min(s, t), max(s, t))
-
-
-@lru_cache(2**14)
-def _kept(series: Series, s: int, t: int) -> float:
-    """It takes the longer the more ticks there are, and is asked for again by each tick until the next refresh."""
-    return series.covariance(s, t, multiplier=1.0)
+        return shared(self.counter, s, t)

@@ -57,6 +57,10 @@ class Shape(NamedTuple):
     moving: float
 
 
+# Before the first release: events may be anywhere, and mass is taken to move a little.
+ANYWHERE = Shape(np.ones(1), 0.1)
+
+
 class EpochPlan(NamedTuple):
     """What is measured while an epoch is open.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import Protocol
 
 from synthstream.kinds import Noise
@@ -49,6 +50,17 @@ def gaussian_variance(sigma: float) -> float:
 def variance_of(noise: Noise, scale: float) -> float:
     """Variance of the discrete law of a name, ``laplace`` or ``gaussian``."""
     return laplace_variance(scale) if noise == "laplace" else gaussian_variance(scale)
+
+
+def shared(series: Series, s: int, t: int, *, multiplier: float = 1.0) -> float:
+    """Covariance of the noise in two values of a series, in any order of their numbers; newest answers are kept."""
+    return _kept(series, min(s, t), max(s, t), multiplier)
+
+
+@lru_cache(2**14)
+def _kept(series: Series, s: int, t: int, multiplier: float) -> float:
+    """It takes the longer the more ticks there are, and is asked for again by each tick until the next refresh."""
+    return series.covariance(s, t, multiplier=multiplier)
 
 
 def of_difference(series: Series, before: int, after: int, *, multiplier: float) -> float:

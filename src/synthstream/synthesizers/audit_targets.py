@@ -25,7 +25,7 @@ from synthstream.papers.hypercube import Hypercube
 from synthstream.papers.rounds import InRounds
 from synthstream.papers.selective import Selective
 from synthstream.partition import Partition
-from synthstream.strategies.levels import Shape
+from synthstream.strategies.levels import ANYWHERE
 from synthstream.synthesizers.contract import POWER, AuditTargets, CounterTarget, DrawTarget
 from synthstream.workload import FloatArray, IntArray, Workload
 
@@ -263,11 +263,11 @@ def _nodes(mechanism: Points) -> DrawTarget:
         present[-1] += events
     else:
         present[0] += events
-    sides, shape = [Counts.of(without), Counts.of(present)], Shape(np.ones(1), 0.1)
+    sides = Counts.of(without), Counts.of(present)
 
     def answers(side: int, gate: Gate, path: list[IntArray] | None) -> list[IntArray]:
         along = _Along(gate, path)
-        small.step(small.init(), sides[side], along, shape)
+        small.step(small.init(), sides[side], along, ANYWHERE)
         return along.noted
 
     path, first = answers(1, _Scales(), None), int(mechanism.total is not None)  # the total is a target of its own

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache, partial
+from functools import partial
 
 import numpy as np
 from typing_extensions import override
@@ -14,16 +14,17 @@ from synthstream.fit.ahead import Ahead
 from synthstream.fit.drift import Parts, parts_of
 from synthstream.fit.pooling import pooled
 from synthstream.fit.population import Population, fit
-from synthstream.kernel.counters import Counter, State
+from synthstream.kernel.counters import State
 from synthstream.kernel.epochs import Epochs
 from synthstream.kernel.gate import Gate
 from synthstream.kinds import NEWEST
 from synthstream.measured import Measured, pack_tables, unpack_tables
 from synthstream.release.series import small
 from synthstream.schema.schema import Schema
+from synthstream.strategies.variances import shared
 from synthstream.synthesizers import audit_targets, bounds, windowing
 from synthstream.synthesizers.contract import AuditTargets, History, Models, Past, Piece, Windowed
-from synthstream.synthesizers.simulation import simulate, tables
+from synthstream.synthesizers.simulation import tables
 from synthstream.synthesizers.tables import CLOSER, OfTables
 from synthstream.workload import CodeArray, FloatArray, IntArray
 
@@ -162,7 +163,7 @@ class InEpochs(OfTables):
     def _covariance(self, ticks: Sequence[int]) -> FloatArray:
         """Of the noise of the running totals after some ticks."""
         counter, multiplier = self.mechanism.counter, self.mechanism.total_multiplier
-        return np.array([[covariance(counter, *sorted((s, t)), multiplier) for t in ticks] for s in ticks])
+        return np.array([[shared(counter, s, t, multiplier=multiplier) for t in ticks] for s in ticks])
 
     def error_bound(self, tick: int, *, beta: float) -> float:
         """See :class:`Synthesizer`: of the running total, and of the tables of the one epoch that ends."""
@@ -184,13 +185,7 @@ class InEpochs(OfTables):
     def simulations(
         self, schema: Schema, *, ticks: Sequence[int], events_per_tick: float, careful: bool
     ) -> list[Piece]:
-        return simulate.in_epochs(self, schema, ticks, events_per_tick, careful=careful)
+        return tables.pieces_in_epochs(self, schema, ticks, events_per_tick, careful=careful)
 
     def seconds(self, schema: Schema, *, ticks: int, events_per_tick: float) -> float:
         return tables.seconds_per_release(self.mechanism, schema, ticks, events_per_tick)
-
-
-@lru_cache(2**14)
-def covariance(counter: Counter, s: int, t: int, multiplier: float) -> float:
-    """See :meth:`Counter.covariance`."""
-    return counter.covariance(s, t, multiplier=multiplier)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar, cast
 
@@ -23,15 +23,14 @@ from synthstream.papers.hypercube import Hypercube
 from synthstream.partition import Partition
 from synthstream.release.points import PointRelease
 from synthstream.schema.schema import Schema
-from synthstream.strategies.levels import Shape
+from synthstream.strategies.levels import ANYWHERE, Shape
 from synthstream.synthesizers import audit_targets
 from synthstream.synthesizers.clouds import cloud, cloud_between, upper_cloud
 from synthstream.synthesizers.contract import AuditTargets, History, Models, Past, Piece, Synthesizer, Windowed
-from synthstream.synthesizers.simulation import simulate
+from synthstream.synthesizers.simulation import points as simulated
 from synthstream.workload import CodeArray, IntArray
 
 E = TypeVar("E", TreeMeasured, TurnstileMeasured, NodeCounts)
-Fitted = Callable[[Sequence[TreeMeasured], Points], Cloud]
 
 
 class _OfPoints(Synthesizer[E, Cloud]):
@@ -70,17 +69,20 @@ class _OfPoints(Synthesizer[E, Cloud]):
 
     @property
     def unforeseen(self) -> str:
-        return simulate.unforeseen_of_points(self.partition)
+        """See :class:`Synthesizer`: the error of points in a box, where columns are too many."""
+        if simulated.digits_of(self.partition.dimension):
+            return ""
+        return "The error of points in so many columns is not forecast: no grid over them is fine enough to compare on."
 
     @override
     def simulations(
         self, schema: Schema, *, ticks: Sequence[int], events_per_tick: float, careful: bool
     ) -> list[Piece]:
-        return simulate.of_points(self, ticks, events_per_tick, careful=careful)
+        return [] if self.unforeseen else simulated.pieces(self, ticks, events_per_tick, careful=careful)
 
     @override
     def seconds(self, schema: Schema, *, ticks: int, events_per_tick: float) -> float | None:
-        return simulate.seconds_of_points(self, ticks, events_per_tick)
+        return None if self.unforeseen else simulated.seconds_per_release(self, ticks, events_per_tick)
 
     def model(self, arrays: Models) -> Cloud:
         return Cloud.from_arrays(self.partition, arrays)
@@ -98,7 +100,7 @@ class _OfEpochs(_OfPoints[E]):
     @staticmethod
     def shape(last: Cloud | None) -> Shape:
         """What the newest release says of the events to come."""
-        return Shape(np.ones(1), 0.1) if last is None else Shape(last.held, last.moving)
+        return ANYWHERE if last is None else Shape(last.held, last.moving)
 
     @abstractmethod
     def between(self, before: int, tick: int, history: History[E]) -> Windowed[E, Cloud]:
@@ -147,7 +149,15 @@ class FromNodes(_OfEpochs[TreeMeasured]):
     reading = TreeMeasured
 
     def describe(self) -> str:
-        return _described(self.mechanism)
+        points = self.mechanism
+        number = "the number of events is public" if points.number_is_public else "the number of events at every tick"
+        when, where = "has doubled", "in"
+        if points.schedule.by_node:
+            when, where = f"has grown {2 ** (1 / points.schedule.epochs):.2g} times", "where events are, in"
+        return (
+            f"{number}; left minus right {where} up to {points.partition.depth} levels of halves whenever it {when}, "
+            f"upper levels more often; the budget divided {points.schedule.words}"
+        )
 
     def audit_targets(self) -> AuditTargets:
         return audit_targets.of_points(self.mechanism)
@@ -165,11 +175,11 @@ class FromNodes(_OfEpochs[TreeMeasured]):
 
     def between(self, before: int, tick: int, history: History[TreeMeasured]) -> Windowed[TreeMeasured, Cloud]:
         then, now = _needed(before, history), _needed(tick, history)
-        found = cloud_between(then, now, self.mechanism)
-        return Windowed(_number(then[-1], now[-1], found), found)
+        found, number = cloud_between(then, now, self.mechanism), self.number(now[-1])
+        return Windowed(replace(number, total=number.total - then[-1].total, variance=found.total_variance), found)
 
     def number(self, measured: TreeMeasured) -> TreeMeasured:
-        return _alone(measured)
+        return replace(measured, begun=0.0, blocks=(), needs=())
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -179,11 +189,16 @@ class FromBothSides(_OfEpochs[TurnstileMeasured]):
     mechanism: Turnstile
     reading = TurnstileMeasured
 
+    @property
+    def side(self) -> FromNodes:
+        """Either side, as if it were a stream of its own."""
+        return FromNodes(mechanism=self.mechanism.side)
+
     def describe(self) -> str:
-        return f"rows that add and rows that take away apart, and of both: {_described(self.mechanism.side)}"
+        return f"rows that add and rows that take away apart, and of both: {self.side.describe()}"
 
     def audit_targets(self) -> AuditTargets:
-        side = audit_targets.of_points(self.mechanism.side)
+        side = self.side.audit_targets()
         return side._replace(caveat=f"{side.caveat} Rows that add were; those that take away are measured alike.")
 
     @property
@@ -204,27 +219,22 @@ class FromBothSides(_OfEpochs[TurnstileMeasured]):
     def fit(
         self, tick: int, history: History[TurnstileMeasured], last: Cloud | None, models: Models, *, seed: int
     ) -> Cloud:
-        return self._left(cloud, tick, history)
+        came, gone = (self.side.fit(tick, side, None, {}, seed=seed) for side in _both(history))
+        return came.minus(gone)
 
     def ahead(self, tick: int, history: History[TurnstileMeasured]) -> Cloud:
-        return self._left(upper_cloud, tick, history)
-
-    def _left(self, fitted: Fitted, tick: int, history: History[TurnstileMeasured]) -> Cloud:
-        came, gone = (fitted(_needed(tick, side), self.mechanism.side) for side in _both(history))
+        came, gone = (self.side.ahead(tick, side) for side in _both(history))
         return came.minus(gone)
 
     def between(
         self, before: int, tick: int, history: History[TurnstileMeasured]
     ) -> Windowed[TurnstileMeasured, Cloud]:
-        sides, numbers = list[Cloud](), list[TreeMeasured]()
-        for side in _both(history):
-            then, now = _needed(before, side), _needed(tick, side)
-            sides.append(cloud_between(then, now, self.mechanism.side))
-            numbers.append(_number(then[-1], now[-1], sides[-1]))
-        return Windowed(TurnstileMeasured(tick=tick, came=numbers[0], gone=numbers[1]), sides[0].minus(sides[1]))
+        came, gone = (self.side.between(before, tick, side) for side in _both(history))
+        measured = TurnstileMeasured(tick=tick, came=came.measured, gone=gone.measured)
+        return Windowed(measured, came.model.minus(gone.model))
 
     def number(self, measured: TurnstileMeasured) -> TurnstileMeasured:
-        return replace(measured, came=_alone(measured.came), gone=_alone(measured.gone))
+        return replace(measured, came=self.side.number(measured.came), gone=self.side.number(measured.gone))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -288,24 +298,3 @@ def _needed(tick: int, history: History[TreeMeasured]) -> list[TreeMeasured]:
     """All that a tick's estimate needs, in order."""
     now = history(tick)
     return [*(history(t) for t in now.needs), now]
-
-
-def _number(then: TreeMeasured, now: TreeMeasured, found: Cloud) -> TreeMeasured:
-    """The number of events between two ticks, as a measurement."""
-    return replace(_alone(now), total=now.total - then.total, variance=found.total_variance)
-
-
-def _alone(measured: TreeMeasured) -> TreeMeasured:
-    """The number of events of a measurement, without what was read of nodes."""
-    return replace(measured, begun=0.0, blocks=(), needs=())
-
-
-def _described(mechanism: Points) -> str:
-    number = "the number of events is public" if mechanism.number_is_public else "the number of events at every tick"
-    when, where = "has doubled", "in"
-    if mechanism.schedule.by_node:
-        when, where = f"has grown {2 ** (1 / mechanism.schedule.epochs):.2g} times", "where events are, in"
-    return (
-        f"{number}; left minus right {where} up to {mechanism.partition.depth} levels of halves whenever it {when}, "
-        f"upper levels more often; the budget divided {mechanism.schedule.words}"
-    )

@@ -249,13 +249,10 @@ def added(segment: Segment, measured: Continued) -> Reading:
     own_cells, base_cells = own.cell_variance(), base.cell_variance()
     since = np.where(own.since == 0, start, own.since + start)
     measured_at = None if own.measured_at is None else own.measured_at + start
-    until = base.tick if base.measured_at is None else base.measured_at
     for q, marginal in enumerate(own.workload.marginals):
         # A running count goes on only where all that came before was counted too.
-        if own.since[q] or marginal not in base.workload.marginals:
-            continue
-        known = base.workload.marginals.index(marginal)
-        if base.since[known] == 0 and np.broadcast_to(until, base.since.shape)[known] == start - 1:
+        known = base.workload.place.get(marginal)
+        if known is not None and own.since[q] == base.since[known] == 0 and base.until[known] == start - 1:
             here, there = own.workload.slice_of(marginal), base.workload.slice_of(marginal)
             values[here] += base.values[there]
             own_cells[here] += base_cells[there]

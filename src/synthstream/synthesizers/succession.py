@@ -124,15 +124,14 @@ def carried_reading(config: StreamConfig, reading: Reading) -> Reading:
     """What was measured before the cut, over the tables of the successor of which all columns were recorded."""
     if config.after is None or config.workload is None or not isinstance(reading, Measured):
         return reading
-    mapping, known = config.after.mapping, {m: q for q, m in enumerate(reading.workload.marginals)}
+    mapping, known = config.after.mapping, reading.workload.place
     pairs = [(m, mapping.before(m)) for m in config.workload.marginals]
     kept = [(m, known[old]) for m, old in pairs if old in known]
     values, cells = list[FloatArray](), list[FloatArray]()
     before = reading.cell_variance()
     for marginal, q in kept:
-        here = reading.workload.slice_of(reading.workload.marginals[q])
-        values.append(mapping.table(marginal, reading.values[here]))
-        cells.append(mapping.table(marginal, before[here], power=2))
+        values.append(mapping.table(marginal, reading.workload.table(reading.values, q).reshape(-1)))
+        cells.append(mapping.table(marginal, reading.workload.table(before, q).reshape(-1), power=2))
     places = [q for _, q in kept]
     return Measured(
         tick=reading.tick,
@@ -154,11 +153,10 @@ def carried_covariance(config: StreamConfig, covariance: FloatArray) -> FloatArr
     if tables is None:
         return covariance
     mapping, old, new = tables
-    known = {marginal: q for q, marginal in enumerate(old.marginals)}
     found = np.zeros(len(new.marginals))
-    for place, marginal in enumerate(new.marginals):
-        if (before := mapping.before(marginal)) in known:
-            found[place] = covariance[known[before]] * _factor(mapping, marginal)
+    for q, marginal in enumerate(new.marginals):
+        if (before := mapping.before(marginal)) in old.place:
+            found[q] = covariance[old.place[before]] * _factor(mapping, marginal)
     return found
 
 

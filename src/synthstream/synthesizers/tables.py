@@ -31,7 +31,7 @@ from synthstream.synthesizers.contract import (
     TableMechanism,
     Windowed,
 )
-from synthstream.synthesizers.simulation import simulate, tables
+from synthstream.synthesizers.simulation import tables
 from synthstream.synthesizers.windowing import PLAIN, Fitting
 from synthstream.workload import CodeArray, FloatArray, IntArray
 
@@ -139,7 +139,7 @@ class Continual(Running):
     def simulations(
         self, schema: Schema, *, ticks: Sequence[int], events_per_tick: float, careful: bool
     ) -> list[Piece]:
-        return simulate.of_tables(tables.at_every_tick, self.mechanism, schema, ticks, events_per_tick, careful=careful)
+        return tables.pieces_at(tables.at_every_tick, self.mechanism, schema, ticks, events_per_tick, careful=careful)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -230,4 +230,4 @@ class AtRefreshes(Running):
     def simulations(
         self, schema: Schema, *, ticks: Sequence[int], events_per_tick: float, careful: bool
     ) -> list[Piece]:
-        return simulate.of_tables(tables.at_refreshes, self.mechanism, schema, ticks, events_per_tick, careful=careful)
+        return tables.pieces_at(tables.at_refreshes, self.mechanism, schema, ticks, events_per_tick, careful=careful)

@@ -15,7 +15,7 @@ from synthstream.constraints import Group
 from synthstream.errors import NotReleased
 from synthstream.fit.pooling import pooled
 from synthstream.fit.population import Population, fit
-from synthstream.fit.targets import targets
+from synthstream.fit.targets import total_of
 from synthstream.kernel.epochs import Epochs
 from synthstream.kernel.tables import Refreshed
 from synthstream.kinds import NEWEST, Edition
@@ -69,7 +69,7 @@ def _across_a_cut(past: Past, first: int, last: int, *, seed: int, how: Fitting)
     now = _running(_whole(past, last), None)
     before = None if first == 0 else _running(_whole(past, first - 1), now.workload.marginals)
     tables = now.workload if before is None else before.workload
-    places = [now.workload.marginals.index(m) for m in tables.marginals]
+    places = [now.workload.place[m] for m in tables.marginals]
     own = only(now, places).values
     found = Measured(
         tick=last,
@@ -83,8 +83,7 @@ def _across_a_cut(past: Past, first: int, last: int, *, seed: int, how: Fitting)
 
 def _running(measured: Measured, among: tuple[tuple[int, ...], ...] | None) -> Measured:
     """Those of its tables that count all events up to its tick; of these, some."""
-    at = measured.tick if measured.measured_at is None else measured.measured_at
-    whole = (measured.since == 0) & np.broadcast_to(np.equal(at, measured.tick), measured.since.shape)
+    whole = (measured.since == 0) & (measured.until == measured.tick)
     kept = [q for q, m in enumerate(measured.workload.marginals) if whole[q] and (among is None or m in among)]
     return only(measured, kept)
 
@@ -187,7 +186,7 @@ def of_batches(made: Synthesizer, past: Past, first: int, last: int) -> Windowed
         tick=last,
         workload=Workload(sizes=found.workload.sizes, marginals=((),)),
         values=np.array([sum(totals)]),
-        variance=past.variance(first, last)[[found.workload.marginals.index(())]],
+        variance=past.variance(first, last)[[found.workload.place[()]]],
         since=np.array([first]),
     )
     return Windowed(measured, found)
@@ -213,7 +212,7 @@ def _rows(own: Measured, all_of_it: Measured | None, *, seed: int, how: Fitting)
     fitted = partial(fit, seed=seed, edition=how.edition, groups=how.groups, most=how.most)
     if all_of_it is None:
         return fitted(own, memory=0.0)
-    rows, number = fitted(all_of_it, memory=0.0), targets(own).rows
+    rows, number = fitted(all_of_it, memory=0.0), max(0, round(total_of(own)))
     if rows.number == 0:
         return fitted(own, memory=0.0)
     there = len(rows.codes)
@@ -249,7 +248,7 @@ def _from(known: Measured, begun: int, base: Measured | None, variance: float) -
     """A measurement as it would be if the stream had begun after ``base``."""
     if base is None:
         return known
-    place = known.workload.marginals.index(())
+    place = known.workload.place[()]
     values, variances = known.values.copy(), known.variance.copy()
     values[known.workload.slice_of(())] -= base.marginal(())[0].reshape(-1)
     variances[place] = variance

@@ -20,8 +20,8 @@ from synthstream.kernel.epochs import Epochs
 from synthstream.kernel.gate import Gate, Question
 from synthstream.kernel.tables import Marginals
 from synthstream.papers.counters import Binary
-from synthstream.papers.counters.binary import dyadic
 from synthstream.papers.counters.nodes import NodeCounter, Span
+from synthstream.papers.counters.spans import dyadic
 from synthstream.privacy import Unit
 from synthstream.schema.coercion import numbers
 from synthstream.schema.schema import Schema

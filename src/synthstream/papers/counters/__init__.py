@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from synthstream.kernel.counters import Served, register
-from synthstream.papers.counters.binary import Binary
-from synthstream.papers.counters.block import Block
-from synthstream.papers.counters.hybrid import Hybrid
+from synthstream.papers.counters.spans import Binary, Block, Hybrid
 
 __all__ = ["Binary", "Block", "Hybrid"]
 

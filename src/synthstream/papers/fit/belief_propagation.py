@@ -42,13 +42,8 @@ def _add(table, shape, steps, small):  # type: ignore[no-untyped-def]
     digits = np.zeros(shape.size - 1, dtype=np.int64)
     at = 0
     for start in range(0, table.size, width):
-        if step == 0:
-            value = small[at]
-            for j in range(width):
-                table[start + j] += value
-        else:
-            for j in range(width):
-                table[start + j] += small[at + j]
+        for j in range(width):
+            table[start + j] += small[at + j * step]
         at = _advance(digits, shape, steps, at)
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -17,9 +19,10 @@ from synthstream.kernel.turnstile import Turnstile
 from synthstream.measured import NodeCounts, TreeMeasured, TurnstileMeasured
 from synthstream.partition import Partition
 from synthstream.privacy import Budget
-from synthstream.synthesizers.contract import RowErrors
+from synthstream.synthesizers.contract import Piece, RowErrors
 from synthstream.synthesizers.simulation.seeded import SeededGate
 from synthstream.synthesizers.simulation.shapes import Clusters
+from synthstream.synthesizers.simulation.tables import groups_of, runs_of
 from synthstream.synthesizers.simulation.transport import w1
 from synthstream.workload import FloatArray, IntArray
 
@@ -36,6 +39,41 @@ _GRID = 4096
 _BOXES = 200
 # A distance of more cells than this needs no finer grid.
 _MANY_CELLS = 3.0
+
+
+def pieces(made: Any, ticks: Sequence[int], events_per_tick: float, *, careful: bool) -> list[Piece]:
+    """Of points: a piece for each group of ticks."""
+    # The error of a box depends on where clusters lie: as a mean of fewer runs it rose with epsilon at times.
+    runs = 2 * runs_of(careful)
+    return [partial(_mean_of_runs, made, some, events_per_tick, runs) for some in groups_of(ticks, events_per_tick)]
+
+
+def _mean_of_runs(made: Any, ticks: Sequence[int], events_per_tick: float, runs: int) -> dict[int, RowErrors]:
+    """Over runs whose rates lie within one doubling around the guess: geometric means of distances, which lie around
+    one size, and root mean squares of errors of boxes, which are that of the rare bursts.
+
+    Points are measured afresh when their number has grown by a factor, and the error falls then. No guess is so good
+    that it tells when, so all times within a doubling count alike.
+    """
+    each = []
+    for k in range(runs):
+        rate = events_per_tick * 2 ** ((k + 0.5) / runs - 0.5)
+        each.append(Run(made, ticks=ticks, events_per_tick=rate, seed=k).errors())
+    return {
+        t: RowErrors(
+            table_error={},
+            box=math.sqrt(float(np.mean([one[t].box ** 2 for one in each]))),
+            distance=math.exp(float(np.mean(np.log([max(one[t].distance or 0.0, 1e-12) for one in each])))),
+        )
+        for t in ticks
+    }
+
+
+def seconds_per_release(made: Any, ticks: int, events_per_tick: float) -> float:
+    """Seconds of one release of points on this machine."""
+    run = Run(made, ticks=[ticks], events_per_tick=events_per_tick)
+    run.errors()
+    return run.seconds
 
 
 def errors_of(true: FloatArray, estimated: FloatArray) -> RowErrors:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -19,7 +20,7 @@ from synthstream.kernel.tables import Marginals, Refreshed
 from synthstream.measured import Measured
 from synthstream.privacy import Budget
 from synthstream.schema.schema import Schema
-from synthstream.synthesizers.contract import Models, RowErrors
+from synthstream.synthesizers.contract import Models, Piece, RowErrors
 from synthstream.synthesizers.simulation.seeded import SeededGate
 from synthstream.synthesizers.simulation.shapes import LatentClasses
 from synthstream.workload import CodeArray, FloatArray, Workload
@@ -37,6 +38,62 @@ _FITS = 5
 _LISTED = 2000
 # Boxes that errors are averaged over.
 _BOXES = 200
+# Draws or runs to average over: for the configured budget, and for others.
+_RUNS, _RUNS_OF_OTHERS = 4, 2
+# Ticks whose numbers of events are within this factor are looked at in one run, beyond what is simulated in full.
+_TOGETHER = 30.0
+
+
+def runs_of(careful: bool) -> int:
+    """Draws or runs to average over."""
+    return _RUNS if careful else _RUNS_OF_OTHERS
+
+
+def groups_of(ticks: Sequence[int], events_per_tick: float) -> list[list[int]]:
+    """Ticks that one run looks at: a run that simulates many events in proportion shows little of its beginning."""
+    groups: list[list[int]] = [[]]
+    for t in ticks:
+        first = groups[-1][0] if groups[-1] else t
+        in_full = t * events_per_tick <= MOST_ROWS
+        if groups[-1] and not in_full and t > _TOGETHER * first and t * events_per_tick > _TOGETHER * 100:
+            groups.append([])
+        groups[-1].append(t)
+    return groups
+
+
+def pieces_at(
+    errors: Callable[..., RowErrors],
+    mechanism: Marginals | Refreshed,
+    schema: Schema,
+    ticks: Sequence[int],
+    events_per_tick: float,
+    *,
+    careful: bool,
+) -> list[Piece]:
+    """Of tables that are measured at known times: a piece for each tick, by one of the functions below."""
+
+    def after(t: int) -> dict[int, RowErrors]:
+        shape, draws = _shape(schema), runs_of(careful)
+        return {t: errors(mechanism, shape, tick=t - 1, events=t * events_per_tick, draws=draws)}
+
+    return [partial(after, t) for t in ticks]
+
+
+def pieces_in_epochs(
+    made: Any, schema: Schema, ticks: Sequence[int], events_per_tick: float, *, careful: bool
+) -> list[Piece]:
+    """Of tables that are measured once an epoch: a piece for each group of ticks, by :func:`in_epochs`."""
+
+    def after(some: Sequence[int]) -> dict[int, RowErrors]:
+        shape, seeds = _shape(schema), range(runs_of(careful))
+        each = [in_epochs(made, shape, ticks=some, events_per_tick=events_per_tick, seed=s) for s in seeds]
+        return {t: mean_of([one[t] for one in each]) for t in some}
+
+    return [partial(after, some) for some in groups_of(ticks, events_per_tick)]
+
+
+def _shape(schema: Schema) -> LatentClasses:
+    return LatentClasses.of(schema.columns, np.random.default_rng(0))
 
 
 def errors_of(workload: Workload, gap: FloatArray) -> RowErrors:
@@ -89,7 +146,7 @@ def _in_boxes(workload: Workload, gap: FloatArray) -> FloatArray:
         return np.abs(gap[:1])
     found = []
     for q in rng.choice(eligible, size=_BOXES):
-        part = gap[workload.offsets[q] : workload.offsets[q + 1]].reshape(workload.shapes[q])
+        part = workload.table(gap, q)
         for size in workload.shapes[q]:
             part = part[rng.permutation(size)[: (size + 1) // 2]].sum(axis=0)
         found.append(float(part))
@@ -258,7 +315,7 @@ class _Rows:
 
 def _noisier(mechanism: Epochs, measured: Measured, *, steps: int, rng: np.random.Generator) -> Measured:
     """A measurement whose total has the noise of its tick: its counter was stepped fewer times."""
-    q = mechanism.workload.marginals.index(())
+    q = mechanism.workload.place[()]
     lacking = mechanism.variance(measured.tick)[q] - mechanism.variance(steps - 1)[q]
     values = measured.values.copy()
     values[measured.workload.slice_of(())] += rng.normal() * np.sqrt(max(lacking, 0.0))
@@ -291,7 +348,7 @@ def seconds_per_release(
 
     workload, events, rng = mechanism.workload, ticks * events_per_tick, np.random.default_rng(0)
     number = max(round(min(events, _most_rows(workload))), 1)
-    codes, state = LatentClasses.of(schema.columns, np.random.default_rng(0)).rows(number, rng), mechanism.init()
+    codes, state = _shape(schema).rows(number, rng), mechanism.init()
     counts = workload.count(codes)
     variance = np.maximum(mechanism.variance(0), 1e-6)
     measured = Measured(tick=0, workload=workload, values=counts.astype(np.float64), variance=variance)
