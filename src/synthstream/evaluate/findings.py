@@ -27,7 +27,7 @@ from synthstream.evaluate.formats import (
     separator_of,
     texts_of,
 )
-from synthstream.evaluate.look import Cells, Looked, Persons, Rows, persons_in
+from synthstream.evaluate.look import UTF_16, Cells, Looked, Persons, Rows, persons_in
 from synthstream.forecast.warnings import off_by
 from synthstream.ingest.counting import columns_of
 from synthstream.schema.binned import Binned, Datetime
@@ -184,12 +184,16 @@ def _files(config: StreamConfig, looked: Looked) -> Iterator[Finding]:
             finding = Finding(level=Level.STOP, about=about, words=words)
         same.setdefault(replace(finding, words=finding.words.replace(str(path), "\0")), []).append(path)
     for path, encoding in looked.encodings.items():
-        words = (
-            f'\0 is not UTF-8; it looks like {encoding}: say encoding = "{encoding}". What cannot be read in its texts '
-            "is replaced, and falls into `other`."
-        )
-        line = Line("encoding", f'"{encoding}"')
-        finding = Finding(level=Level.LOOK, about="[source]", words=words, lines=(line,))
+        if encoding == UTF_16:
+            words = "\0 is UTF-16, of which nothing can be read: convert it, iconv -f UTF-16 -t UTF-8."
+            finding = Finding(level=Level.STOP, about="[source]", words=words)
+        else:
+            words = (
+                f'\0 is not UTF-8; it looks like {encoding}: say encoding = "{encoding}". What cannot be read in its '
+                "texts is replaced, and falls into `other`."
+            )
+            line = Line("encoding", f'"{encoding}"')
+            finding = Finding(level=Level.LOOK, about="[source]", words=words, lines=(line,))
         same.setdefault(finding, []).append(path)
     for finding, (path, *more) in same.items():
         named = f"{path} (and {len(more):,} more)" if more else str(path)
