@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -73,54 +72,38 @@ def public_page(
     """
     found = found or history_of(config, progress=progress)
     parts = _of_points(found, progress) if config.workload is None else _of_tables(found, progress)
-    newest = found.newest
-    manifest, claim = newest.manifest, newest.manifest["claim"]
-    unit = replace(config.privacy.unit, signed=config.op is not None)
+    ticks, newest = found.ticks, found.newest
+    claim, unit = newest.manifest["claim"], replace(config.privacy.unit, signed=config.op is not None)
     return render(
         "report.html",
         title="Synthetic data report",
         name=config.publication.title or config.name,
-        publication=config.publication,
+        config=config,
         explorer=explorer,
         stamp=found.warning,
-        version=version("synthstream"),
         drawn=None if config.sink is None or config.sink.rows == "total" else config.sink.rows,
+        ticks=ticks,
         newest=newest,
-        first=found.ticks[0],
-        meaning=unit.meaning,
-        unit=unit.words,
+        unit=unit,
         limited=limited(unit),
         claim=claim,
         promise=Promise(
             epsilon=claim["epsilon"], delta=claim["delta"], whom="a person" if claim["unit"] == "person" else "an event"
         ),
         ledger=ledger(found),
-        used=newest.tick + 1,
-        chain=manifest["chain"],
         cuts=[config.clock.boundary(cut["tick"]) for cut in found.config.cuts],
         cautions=noticed(found.config),
-        every=config.clock.every,
-        timezone=config.clock.timezone,
         theorems=[(name, STATEMENTS.get(name, "")) for name in claim["theorems"]],
         limits=limits_of(config, impossible=_impossible(found)),
         downloads=downloads(found, output) if links is None else links,
         reach=number(REACH),
         most_columns=MOST_COLUMNS,
-        columns_in_all=len(config.schema.columns),
-        **_of_releases(found.ticks),
+        unchecked=[tick.tick for tick in ticks if tick.manifest.get("unchecked")],
+        gaps=newest.tick + 1 - len(ticks),
+        without_rows=sum(not tick.has_rows for tick in ticks),
+        changes=_changes(ticks),
         **parts,
     )
-
-
-def _of_releases(ticks: Sequence[Tick]) -> dict[str, Any]:
-    """What there is to say of all releases."""
-    return {
-        "unchecked": [tick.tick for tick in ticks if tick.manifest.get("unchecked")],
-        "gaps": ticks[-1].tick + 1 - len(ticks),
-        "without_rows": sum(not tick.has_rows for tick in ticks),
-        "releases": len(ticks),
-        "changes": _changes(ticks),
-    }
 
 
 def _of_tables(found: History, progress: Steps) -> dict[str, Any]:
