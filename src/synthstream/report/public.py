@@ -10,14 +10,13 @@ from typing import Any
 from urllib.parse import quote
 
 import numpy as np
-import polars as pl
 from markupsafe import Markup
 
 from synthstream.config.config import StreamConfig
 from synthstream.forecast.noticing import noticed
 from synthstream.forecast.warnings import limited
 from synthstream.publish.history import Cells, History, Steps, Tick, evenly, history_of
-from synthstream.publish.published import Releases, codes_of
+from synthstream.publish.published import codes_of
 from synthstream.release.points import PointRelease
 from synthstream.release.rows import weight_name
 from synthstream.report.association import MOST_COLUMNS, Pair, pairs
@@ -156,7 +155,7 @@ def _impossible(found: History) -> int | None:
     config, newest = found.config, found.newest
     if not config.constraints.groups or not newest.has_rows:
         return None
-    rows, name = pl.read_parquet(found.sink.place(newest.tick) / "rows.parquet"), weight_name(config.schema)
+    rows, name = found.sink.read(newest.tick, "rows.parquet"), weight_name(config.schema)
     codes = codes_of(config.schema, rows)
     broken = np.any([group.places(codes) < 0 for group in config.constraints.groups], axis=0)
     return int(rows[name].to_numpy()[broken].sum() if name in rows.columns else broken.sum())
@@ -164,7 +163,7 @@ def _impossible(found: History) -> int | None:
 
 def _of_points(found: History, progress: Steps) -> dict[str, Any]:
     """What differs for a stream of points."""
-    newest = Releases(found.config, sink=found.sink).at(found.newest.tick)
+    newest = found.releases.at(found.newest.tick)
     grid = grid_of_nodes(found, found.nodes(found.newest), newest.model)
     return {
         "total": None,
