@@ -9,11 +9,10 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.stats import binom
 
-FloatArray = NDArray[np.float64]
-Counts = NDArray[np.int64] | FloatArray
+from benchmarks.metrics import Counts
+from synthstream.workload import FloatArray
 
 
 def snapshot_errors(true: Counts, synthetic: Counts) -> FloatArray:

@@ -22,9 +22,8 @@ from numpy.typing import NDArray
 
 from synthstream.partition import Partition
 from synthstream.privacy import Neighbours, l1_sensitivity
-from synthstream.workload import IntArray
+from synthstream.workload import FloatArray, IntArray
 
-FloatArray = NDArray[np.float64]
 # Of the authors' program: no node is deeper.
 DEPTH = 20
 

@@ -11,12 +11,10 @@ import sys
 
 import numba
 import numpy as np
-from numpy.typing import NDArray
 from scipy.optimize import minimize
 
 from synthstream.accounting.zcdp import rho_for
-
-FloatArray = NDArray[np.float64]
+from synthstream.workload import FloatArray
 
 
 @numba.njit(cache=True)

@@ -6,11 +6,10 @@ from typing import Literal
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
 from benchmarks.data import FOLDER
+from synthstream.workload import FloatArray
 
-FloatArray = NDArray[np.float64]
 Cloud = Literal["uniform", "clustered", "drift", "circles", "earthquakes"]
 
 _CENTRES = np.array([(0.2, 0.3), (0.7, 0.8), (0.75, 0.2), (0.35, 0.6), (0.5, 0.5)])

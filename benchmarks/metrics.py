@@ -6,11 +6,9 @@ from dataclasses import asdict, dataclass
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
-from synthstream.workload import IntArray, Workload
+from synthstream.workload import FloatArray, IntArray, Workload
 
-FloatArray = NDArray[np.float64]
 Counts = IntArray | FloatArray
 
 STAMP = "NOT PRIVATE: compared with the true data"

@@ -11,12 +11,9 @@ from __future__ import annotations
 from math import floor, log2
 
 import numpy as np
-from numpy.typing import NDArray
 
 from synthstream.partition import DEEPEST, Partition
-from synthstream.workload import IntArray
-
-FloatArray = NDArray[np.float64]
+from synthstream.workload import FloatArray, IntArray
 
 
 def depth_for(number: int, dimension: int, epsilon: float) -> int:

@@ -21,8 +21,7 @@ from synthstream.privacy import Budget, Neighbours
 from synthstream.strategies.levels import Schedule, first_levels, joint_levels
 from synthstream.synthesizers.points import FromNodes, counted_cloud
 from synthstream.synthesizers.simulation.seeded import SeededGate
-
-FloatArray = NDArray[np.float64]
+from synthstream.workload import FloatArray
 
 # Clock ticks in an epoch: no level is read more often in it.
 _TICKS = 64

@@ -26,7 +26,6 @@ from pathlib import Path
 from typing import Any, get_args
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.stats import wasserstein_distance
 
 from benchmarks import offline, online
@@ -37,8 +36,8 @@ from benchmarks.environment import environment, peak_mb
 from synthstream.evaluate.wasserstein import w1_grid
 from synthstream.partition import Partition
 from synthstream.privacy import Neighbours
+from synthstream.workload import FloatArray
 
-FloatArray = NDArray[np.float64]
 DIRECTIONS = 64
 LARGE = 1_000_000
 # Points of a first, short run, which compiles what there is to compile.

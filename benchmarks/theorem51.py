@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from benchmarks.accuracy import accuracy, runs_needed
 from benchmarks.data import adult
@@ -28,10 +27,7 @@ from synthstream.config.config import load
 from synthstream.papers.fit.weights import Weights, fit_weights
 from synthstream.synthesizers.bounds import picks_rule, theorem_5_1
 from synthstream.synthesizers.simulation.seeded import SeededGate
-from synthstream.workload import Workload
-
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
+from synthstream.workload import FloatArray, IntArray, Workload
 
 ROOT = Path(__file__).parent.parent
 RESULT = ROOT / "benchmarks" / "results" / "theorem51.json"

@@ -10,15 +10,12 @@ from itertools import combinations
 from math import comb
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.optimize import minimize
 from scipy.sparse import csr_array
 from scipy.special import expit
 from scipy.stats import rankdata
 
-from synthstream.workload import CodeArray, Workload
-
-FloatArray = NDArray[np.float64]
+from synthstream.workload import CodeArray, FloatArray, Workload
 
 # A little of the squared norm of the coefficients, so that what occurs once has a finite one.
 _RIDGE = 1.0

@@ -13,10 +13,9 @@ from typer.testing import CliRunner
 
 from synthstream import StreamConfig
 from synthstream.cli.app import app
-from synthstream.evaluate.audit import Audit, Finding, OfCounter, audit
+from synthstream.evaluate.audit import Audit, Finding, audit, of_counter
 from synthstream.evaluate.lower_bounds import delta_of, epsilon_of, epsilon_seen, lattice, limits, mu_seen
 from synthstream.evaluate.trials import readings, trials
-from synthstream.evaluate.verdict import facts, verdict
 from synthstream.kernel.counters import Counter, Simple, Toeplitz
 from synthstream.papers.counters import Binary, Hybrid
 from synthstream.synthesizers.contract import CounterTarget
@@ -130,7 +129,7 @@ def found(claimed: float, true: float, runs: int, seed: str, *, ticks: int = 1) 
         moved=np.ones(1),
         claimed=claimed,
     )
-    return OfCounter(target, ticks).audit(SeededGate(seed), runs=runs, alpha=0.001, progress=lambda share: None)
+    return of_counter(target, SeededGate(seed), ticks=ticks, runs=runs, alpha=0.001, progress=lambda share: None)
 
 
 @pytest.mark.parametrize("epsilon", ENOUGH)
@@ -154,10 +153,8 @@ def test_every_counter_shows_most_of_its_claim(c: Counter) -> None:
 
 def test_bounds_of_parts_add_up() -> None:
     """Three cells that one event moves claim three times what one does, and show nearly as much."""
-    three = OfCounter(
-        CounterTarget(name="three", counter=Binary(horizon=4), multipliers=np.full(3, 2.0), moved=np.ones(3)), 4
-    )
-    finding = three.audit(SeededGate(3), runs=8000, alpha=0.001, progress=lambda share: None)
+    three = CounterTarget(name="three", counter=Binary(horizon=4), multipliers=np.full(3, 2.0), moved=np.ones(3))
+    finding = of_counter(three, SeededGate(3), ticks=4, runs=8000, alpha=0.001, progress=lambda share: None)
     assert finding.claimed == 1.5
     assert 0.85 * 1.5 < finding.seen <= 1.5
 
@@ -211,7 +208,7 @@ def test_every_kind_of_stream_can_be_audited(kind: str, tmp_path: Path) -> None:
     assert shares[-1] == pytest.approx(1.0)
     assert not list(tmp_path.iterdir()), "an audit leaves no trace"
     assert bool(done.caveat) == (kind not in ("pure", "pure, replaced", "pure, always") and not kind.startswith("zcdp"))
-    assert json.loads(json.dumps(facts(done)))["refuted"] is False
+    assert json.loads(json.dumps(done.facts()))["refuted"] is False
 
 
 def test_a_broken_stream_is_refuted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -249,7 +246,7 @@ def test_it_says_what_it_does_not_see_of_persons(tmp_path: Path) -> None:
 
 
 def test_verdicts_speak_of_rho_and_of_epsilon(tmp_path: Path) -> None:
-    said = verdict(audited(TOML, tmp_path, runs=500))
+    said = audited(TOML, tmp_path, runs=500).words
     assert "In zCDP, rho is at least 0.0" in said
     assert "at delta = 1e-09" in said
     with pytest.raises(ValueError, match="at least 10 runs"):

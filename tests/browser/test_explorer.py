@@ -306,6 +306,20 @@ def test_a_stream_in_epochs_has_bands_and_all_events_by_tick(
     np.testing.assert_allclose([float(row["stderr"]) for row in rows], total["stderr"], rtol=1e-3)
 
 
+def test_where_nothing_is_to_be_drawn_over_time_words_say_so(driver: Any, disk: str) -> None:
+    driver.get_log("browser")
+    day: dict[str, Any] = {"from": "2026-02-05", "to": "2026-02-05"}
+    show(driver, disk, column=1, values="1", every="month", **day)
+    note = driver.find_element("css selector", "#series [data-note]")
+    assert note.text.startswith("Nothing is counted by this length of time within these dates")
+    assert numbers(driver, "series") == []
+    assert drawn(driver, "bars", "rect") > 0
+    driver.find_element("css selector", "#values input:checked").click()
+    ready(driver)
+    assert note.text == "No value is chosen."
+    assert driver.get_log("browser") == []
+
+
 # -- on any page -----------------------------------------------------------------------------------------------------
 
 

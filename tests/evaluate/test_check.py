@@ -272,6 +272,14 @@ def test_an_encoding_that_is_not_utf_8(tmp_path: Path, encoding: str, told_as: s
     assert lines == ([] if told_as is None else ["[source]", f'encoding = "{told_as}"'])
 
 
+def test_utf_16_is_to_be_converted_as_no_key_reads_it(tmp_path: Path) -> None:
+    (tmp_path / "rows-0.csv").write_bytes(rows().write_csv(include_header=False).encode("utf-16"))
+    source = csv(more='header = ["when", "ward", "age"]\n')
+    found = told(tmp_path, toml().replace(csv(), source))
+    assert "rows-0.csv is UTF-16, of which nothing can be read: convert it, iconv -f UTF-16 -t UTF-8." in words(found)
+    assert (found.verdict, [line for line in found.lines if "encoding" in line]) == (Level.STOP, [])
+
+
 def test_time_zones(tmp_path: Path) -> None:
     frame = rows()
     text = toml().replace("[clock]\n", '[clock]\ntimezone = "America/Los_Angeles"\n')

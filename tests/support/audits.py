@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from synthstream.evaluate.audit import Finding, OfCounter
+from synthstream.evaluate.audit import Finding, of_counter
 from synthstream.kernel.counters import Counter
 from synthstream.kernel.gate import Gate, SystemGate
 from synthstream.synthesizers.contract import CounterTarget
@@ -23,6 +23,6 @@ def audit_counter(
     name = f"one cell of the counter {type(counter).__name__.lower()}"
     one = np.ones(1)
     target = CounterTarget(name=name, counter=counter, multipliers=one * multiplier, moved=one)
-    return OfCounter(target, ticks).audit(
-        gate or SystemGate(), runs=runs, alpha=1 - confidence, progress=lambda _: None
+    return of_counter(
+        target, gate or SystemGate(), ticks=ticks, runs=runs, alpha=1 - confidence, progress=lambda _: None
     )

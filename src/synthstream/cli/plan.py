@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from decimal import ROUND_CEILING, Context
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -157,13 +157,41 @@ def _size(count: float) -> str:
     return f"{count / 1e6:,.1f} MB" if count >= 1e5 else f"{count / 1e3:,.1f} KB"
 
 
-def _table(found: Plan, title: str, headings: Sequence[str], errors: Callable[[Forecast], Sequence[str]]) -> Table:
-    """Errors by time and budget: three lines for each time."""
+def _tables(found: Plan) -> Iterator[Table]:
+    """Errors of measured counts, and of published rows."""
+    unit = "errors in events" + ("" if found.assumed else ", and in per cent of all by then")
+    yield from _table(found, f"Measured counts, {'exact' if found.exact else 'forecast'}: {unit}", _measured)
+    yield from _table(found, f"Published rows, simulated: {unit}", _published)
+
+
+def _measured(found: Plan, forecast: Forecast) -> dict[str, str]:
+    """Errors of measured counts by heading."""
+    orders = [k for k in forecast.stderr if k]
+    texts = {f"{k}-way cell": _events(forecast.stderr[k]) for k in orders}
+    texts |= {f"{k}-way table": _said(found, forecast, forecast.table_error[k]) for k in orders}
+    return texts if forecast.box is None else {**texts, "box": _said(found, forecast, forecast.box)}
+
+
+def _published(found: Plan, forecast: Forecast) -> dict[str, str]:
+    """Errors of published rows by heading."""
+    rows = forecast.rows
+    if rows is None:
+        return {}
+    texts = {f"{k}-way table": _said(found, forecast, rows.table_error[k]) for k in sorted(rows.table_error)}
+    texts["box"] = _said(found, forecast, rows.box)
+    return texts if rows.distance is None else {**texts, "W1": f"{rows.distance:.4f}"}
+
+
+def _table(found: Plan, title: str, errors: Callable[[Plan, Forecast], dict[str, str]]) -> Iterator[Table]:
+    """Errors by time and budget, three lines for each time; nothing if there are none."""
     from rich import box
     from rich.table import Table
 
     from synthstream.report.page import moment
 
+    headings = dict.fromkeys(heading for forecast in found.forecasts for heading in errors(found, forecast))
+    if not headings:
+        return
     table = Table(title=title, title_justify="left", box=box.SIMPLE, pad_edge=False, padding=(0, 1, 0, 0))
     for heading in ("after", "eps", *headings):
         table.add_column(heading, justify="right", no_wrap=True)
@@ -172,49 +200,15 @@ def _table(found: Plan, title: str, headings: Sequence[str], errors: Callable[[F
         labels += [] if mine.until is None else [moment(mine.until)]
         labels = [label for label in labels if label] + ["", ""]
         for k, budgeted in enumerate(found.budgets):
+            texts = errors(found, budgeted.forecasts[i])
             table.add_row(
                 labels[k],
                 f"{budgeted.epsilon:g}",
-                *errors(budgeted.forecasts[i]),
+                *(texts.get(heading, "-") for heading in headings),
                 style="bold" if budgeted.forecasts is found.forecasts else None,
                 end_section=k + 1 == len(found.budgets),
             )
-    return table
-
-
-def _tables(found: Plan) -> Iterable[Table]:
-    """Errors of measured counts, and of published rows."""
-    first = found.forecasts[0]
-    orders = [k for k in first.stderr if k]
-    boxes = any(f.box is not None for f in found.forecasts)
-    if orders:
-        headings = [
-            *(f"{k}-way cell" for k in orders),
-            *(f"{k}-way table" for k in orders),
-            *(["box"] if boxes else []),
-        ]
-
-        def measured(f: Forecast) -> list[str]:
-            cells = [_events(f.stderr[k]) for k in orders]
-            tables = [_said(found, f, f.table_error[k]) for k in orders]
-            return cells + tables + ([_said(found, f, f.box)] if boxes else [])
-
-        yield _table(
-            found, f"Measured counts, {'exact' if found.exact else 'forecast'}: {_unit(found)}", headings, measured
-        )
-    rows = [f.rows for f in found.forecasts if f.rows is not None]
-    if not rows:
-        return
-    of_rows, distances = sorted(rows[0].table_error), rows[0].distance is not None
-
-    def published(f: Forecast) -> list[str]:
-        if f.rows is None:
-            return ["-"] * (len(of_rows) + 1 + distances)
-        tables = [_said(found, f, f.rows.table_error[k]) for k in of_rows]
-        return [*tables, _said(found, f, f.rows.box), *([f"{f.rows.distance:.4f}"] if distances else [])]
-
-    headings = [*(f"{k}-way table" for k in of_rows), "box", *(["W1"] if distances else [])]
-    yield _table(found, f"Published rows, simulated: {_unit(found)}", headings, published)
+    yield table
 
 
 def _print_whole(shown: Console, table: Table) -> None:
@@ -226,17 +220,9 @@ def _print_whole(shown: Console, table: Table) -> None:
     shown.print(table)
 
 
-def _unit(found: Plan) -> str:
-    return "errors in events" + ("" if found.assumed else ", and in per cent of all by then")
-
-
-def _said(found: Plan, forecast: Forecast, value: float | None) -> str:
+def _said(found: Plan, forecast: Forecast, value: float) -> str:
     """An error in events; in per cent too, if somebody said how many events to expect."""
-    if value is None:
-        return "-"
-    if found.assumed:
-        return _events(value)
-    return f"{_events(value)} ({forecast.percent(value)})"
+    return _events(value) if found.assumed else f"{_events(value)} ({forecast.percent(value)})"
 
 
 def _events(value: float) -> str:

@@ -13,8 +13,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -105,65 +106,81 @@ class Audit:
             return self.whole.seen
         return epsilon_of(self.whole.seen, self.delta)
 
-
-class OfCounter:
-    """A counter over those cells that one event changes."""
-
-    def __init__(self, target: CounterTarget, ticks: int) -> None:
-        self.name, self.counter = target.name, target.counter
-        self.multipliers, self.moved = target.multipliers, target.moved
-        self.ticks = min(ticks, target.counter.horizon or ticks)
-        self.measure: Measure = "epsilon" if self.counter.noise == "laplace" else "mu"
-        loss = self.moved / self.multipliers
-        together = float(loss.sum() if self.measure == "epsilon" else np.sqrt(np.sum(loss**2)))
-        self.claimed = together if target.claimed is None else target.claimed
-
-    def audit(self, gate: Gate, *, runs: int, alpha: float, progress: Meter) -> Finding:
-        """Simulate ``runs`` runs on each side. The bound is wrong with probability at most ``alpha``."""
-        look = readings(self.counter, self.ticks)
-        loss = self.moved / self.multipliers
-        if self.measure == "epsilon":
-            power = loss * look.shares.max()
-        else:
-            power = np.full(loss.size, np.sqrt(np.sum(loss**2)) * look.shares[0])
-        events = np.maximum(np.rint(POWER / power), 1).astype(np.int64)
-        together = max(1, min(_CELLS // loss.size, runs))
-        sides: list[FloatArray] = []
-        for side in (0, 1):
-            come, parts = (side * events * self.moved).astype(np.int64), []
-            for first in range(0, runs, together):
-                here = min(together, runs - first)
-                found = trials(self.counter, look, gate, multipliers=self.multipliers, events=come, runs=here)
-                parts.append(self._combined(found))
-                progress((side + (first + here) / runs) / 2)
-            sides.append(np.concatenate(parts))
-        if self.measure == "epsilon":
-            shift = np.repeat(events * self.moved, look.shares.size)
-            seen = epsilon_seen(sides[0], sides[1], shift, alpha=alpha) / np.repeat(events, look.shares.size)
-            total, room = float(seen.sum()), 1.0
-        else:
-            total = float(mu_seen(sides[0], sides[1], events[:1].astype(np.float64), alpha=alpha)[0]) / int(events[0])
-            scale = float(self.multipliers.min()) * self.counter.sensitivity() * 2.0**self.counter.grid_bits
-            room = lattice(scale, float(events[0] * self.moved[0]))
-        return Finding(
-            what=self.name,
-            measure=self.measure,
-            claimed=self.claimed,
-            seen=total / room,
-            events=(int(events.min()), int(events.max())),
-            runs=runs,
+    @property
+    def words(self) -> str:
+        """The verdict on the whole stream in one sentence, in epsilon."""
+        whole = self.whole
+        if whole.measure == "epsilon":
+            return f"The whole stream, epsilon: {whole.words}"
+        return (
+            f"The whole stream: {whole.words}. In zCDP, rho is at least {whole.seen**2 / 2:.3g} of "
+            f"{whole.claimed**2 / 2:.3g}; epsilon at least {self.epsilon:.3g} at delta = {self.delta:g}"
         )
 
-    def _combined(self, found: FloatArray) -> FloatArray:
-        """Laplace: each reading on its own. Gaussian: the likelihood ratio of all cells, in events."""
-        if self.measure == "epsilon":
-            return found.reshape(len(found), -1)
-        weights = self.moved / self.multipliers**2
-        return np.asarray(found[:, :, 0] @ weights / (weights @ self.moved))[:, None]
+    def facts(self) -> dict[str, Any]:
+        """All of it as plain numbers and texts, for JSON."""
+        keys = ("what", "measure", "claimed", "seen", "events", "runs", "refuted", "words")
+        return {
+            "refuted": self.refuted,
+            "confidence": self.confidence,
+            "epsilon": self.epsilon,
+            "delta": self.delta,
+            "verdict": self.words,
+            "caveat": self.caveat,
+            "findings": [{key: getattr(finding, key) for key in keys} for finding in self.findings],
+        }
+
+
+def _added(bounds: FloatArray, measure: Measure) -> float:
+    """Losses by noise of its own each, all together: epsilon adds up, of mu the squares."""
+    return float(bounds.sum() if measure == "epsilon" else np.sqrt(np.sum(bounds**2)))
+
+
+def of_counter(target: CounterTarget, gate: Gate, *, ticks: int, runs: int, alpha: float, progress: Meter) -> Finding:
+    """Audit a counter over those cells that one event changes, by ``runs`` runs on each side.
+
+    The bound is wrong with probability at most ``alpha``.
+    """
+    counter, multipliers, moved = target.counter, target.multipliers, target.moved
+    measure: Measure = "epsilon" if counter.noise == "laplace" else "mu"
+    look, loss = readings(counter, min(ticks, counter.horizon or ticks)), moved / multipliers
+    together = _added(loss, measure)
+    power = loss * look.shares.max() if measure == "epsilon" else np.full(loss.size, together * look.shares[0])
+    events = np.maximum(np.rint(POWER / power), 1).astype(np.int64)
+    at_once = max(1, min(_CELLS // loss.size, runs))
+    sides: list[FloatArray] = []
+    for side in (0, 1):
+        come, parts = (side * events * moved).astype(np.int64), []
+        for first in range(0, runs, at_once):
+            here = min(at_once, runs - first)
+            found = trials(counter, look, gate, multipliers=multipliers, events=come, runs=here)
+            if measure == "epsilon":  # each reading on its own
+                parts.append(found.reshape(here, -1))
+            else:  # the likelihood ratio of all cells, in events
+                weights = moved / multipliers**2
+                parts.append(np.asarray(found[:, :, 0] @ weights / (weights @ moved))[:, None])
+            progress((side + (first + here) / runs) / 2)
+        sides.append(np.concatenate(parts))
+    if measure == "epsilon":
+        each = look.shares.size
+        seen = epsilon_seen(sides[0], sides[1], np.repeat(events * moved, each), alpha=alpha) / np.repeat(events, each)
+        total, room = float(seen.sum()), 1.0
+    else:
+        total = float(mu_seen(sides[0], sides[1], events[:1].astype(np.float64), alpha=alpha)[0]) / int(events[0])
+        scale = float(multipliers.min()) * counter.sensitivity() * 2.0**counter.grid_bits
+        room = lattice(scale, float(events[0] * moved[0]))
+    return Finding(
+        what=target.name,
+        measure=measure,
+        claimed=together if target.claimed is None else target.claimed,
+        seen=total / room,
+        events=(int(events.min()), int(events.max())),
+        runs=runs,
+    )
 
 
 def _of_draws(target: DrawTarget, gate: Gate, *, runs: int, alpha: float, progress: Meter) -> Finding:
-    """See :meth:`OfCounter.audit`: readings of runs that are simulated one by one."""
+    """See :func:`of_counter`: readings of runs that are simulated one by one."""
     sides = np.full((2, runs, target.shift.size), np.nan)
     for side in (0, 1):
         for run in range(runs):
@@ -171,15 +188,12 @@ def _of_draws(target: DrawTarget, gate: Gate, *, runs: int, alpha: float, progre
             if run % 100 == 99:
                 progress((side + (run + 1) / runs) / 2)
     room = 1.0 if target.grid is None else lattice(*target.grid)
-    if target.measure == "epsilon":
-        total = float(epsilon_seen(sides[0], sides[1], target.shift, alpha=alpha).sum())
-    else:
-        total = float(np.sqrt(np.sum(mu_seen(sides[0], sides[1], target.shift, alpha=alpha) ** 2)))
+    bounds = epsilon_seen if target.measure == "epsilon" else mu_seen
     return Finding(
         what=target.name,
         measure=target.measure,
         claimed=target.claimed,
-        seen=total / target.events / room,
+        seen=_added(bounds(sides[0], sides[1], target.shift, alpha=alpha), target.measure) / target.events / room,
         events=(target.events, target.events),
         runs=runs,
     )
@@ -210,7 +224,6 @@ def audit(
     if runs < 10 or ticks < 1 or not 0 < confidence < 1:
         raise ValueError("an audit needs at least 10 runs and 1 tick, and a confidence between 0 and 1")
     made = synthesizer_of(config)
-    mechanism = made.mechanism
     counters, parts, caveat = made.audit_targets()
     targets = (*counters, *parts)
     alpha = (1 - confidence) / len(targets)
@@ -220,7 +233,9 @@ def audit(
         def shared(share: float, number: int = number) -> None:
             progress((number + share) / len(targets))
 
-        audited = partial(_of_draws, target) if isinstance(target, DrawTarget) else OfCounter(target, ticks).audit
+        audited = (
+            partial(_of_draws, target) if isinstance(target, DrawTarget) else partial(of_counter, target, ticks=ticks)
+        )
         found.append(audited(gate or SystemGate(), runs=runs, alpha=alpha, progress=shared))
     if config.privacy.unit.of_persons:
         factor = f"{float(group_factor(config)):.3g}"
@@ -229,27 +244,24 @@ def audit(
         )
     if not any(finding.seen for finding in found):
         caveat = f"{caveat} So few runs see nothing: say --runs 10000.".strip()
-    claim, split = mechanism.claim(), len(counters)
+    claim, seen = made.mechanism.claim(), found[len(counters) :]
     claimed = math.sqrt(2 * claim.rho) if claim.pure is None else float(claim.pure)
     return Audit(
-        counters=tuple(found[:split]),
-        parts=tuple(found[split:]),
-        whole=_together(found[split:], claimed=claimed, runs=runs),
+        counters=tuple(found[: len(counters)]),
+        parts=tuple(seen),
+        whole=_whole(seen, claimed=claimed),
         delta=config.privacy.budget.delta,
         confidence=confidence,
         caveat=caveat,
     )
 
 
-def _together(parts: Sequence[Finding], *, claimed: float, runs: int) -> Finding:
-    """Bounds on parts with noise of their own add up: as they are for epsilon, their squares for mu."""
-    seen = np.array([part.seen for part in parts])
-    measure = parts[0].measure
-    return Finding(
+def _whole(parts: Sequence[Finding], *, claimed: float) -> Finding:
+    """Bounds on parts with noise of their own as one on the whole stream."""
+    return replace(
+        parts[0],
         what="the whole stream",
-        measure=measure,
         claimed=claimed,
-        seen=float(seen.sum() if measure == "epsilon" else np.sqrt(np.sum(seen**2))),
+        seen=_added(np.array([part.seen for part in parts]), parts[0].measure),
         events=(min(part.events[0] for part in parts), max(part.events[1] for part in parts)),
-        runs=runs,
     )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from importlib.metadata import version
 
 from synthstream.evaluate.findings import Checked
 from synthstream.evaluate.formats import percent, texts_of
@@ -132,5 +131,4 @@ def check_page(found: Checked) -> str:
             [Bar(label=moment(start), value=number) for start, number in ticks], title=by, headings=("From", "Rows")
         ),
         charts=charts,
-        version=version("synthstream"),
     )

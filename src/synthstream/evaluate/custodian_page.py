@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from importlib.metadata import version
 from typing import Any
 
 import numpy as np
@@ -74,7 +73,6 @@ def custodian_page(config: StreamConfig, *, progress: Steps) -> str:
         persons=config.privacy.unit.of_persons,
         has_times=config.clock.column is not None,
         op=config.op is not None,
-        version=version("synthstream"),
         **parts,
     )
 

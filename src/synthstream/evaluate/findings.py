@@ -27,7 +27,7 @@ from synthstream.evaluate.formats import (
     separator_of,
     texts_of,
 )
-from synthstream.evaluate.look import Cells, Looked, Persons, Rows, persons_in
+from synthstream.evaluate.look import UTF_16, Cells, Looked, Persons, Rows, persons_in
 from synthstream.forecast.warnings import off_by
 from synthstream.ingest.counting import columns_of
 from synthstream.schema.binned import Binned, Datetime
@@ -161,6 +161,23 @@ def _level(rows: int, count: int, bounds: tuple[float, float]) -> Level:
     return Level(int(share >= bounds[0]) + int(share >= bounds[1])) if rows else Level.FINE
 
 
+def _some(
+    rows: int,
+    count: int,
+    bounds: tuple[float, float],
+    about: str,
+    words: str,
+    lines: tuple[Line, ...] = (),
+    *,
+    least: Level = Level.FINE,
+) -> Iterator[Finding]:
+    """What is so of some of the rows, if they are enough to say it, or ``least`` says so; ``words`` go on after how
+    many per cent they are.
+    """
+    if rows and (level := max(least, _level(rows, count, bounds))):
+        yield Finding(level=level, about=about, words=f"{percent(rows, count)} of the rows {words}", lines=lines)
+
+
 def _settings(config: StreamConfig, changed: Sequence[str]) -> Iterator[Finding]:
     if changed:
         words = f"`run` will refuse: the stream in {config.state} has other settings: {'; '.join(changed)}."
@@ -184,12 +201,16 @@ def _files(config: StreamConfig, looked: Looked) -> Iterator[Finding]:
             finding = Finding(level=Level.STOP, about=about, words=words)
         same.setdefault(replace(finding, words=finding.words.replace(str(path), "\0")), []).append(path)
     for path, encoding in looked.encodings.items():
-        words = (
-            f'\0 is not UTF-8; it looks like {encoding}: say encoding = "{encoding}". What cannot be read in its texts '
-            "is replaced, and falls into `other`."
-        )
-        line = Line("encoding", f'"{encoding}"')
-        finding = Finding(level=Level.LOOK, about="[source]", words=words, lines=(line,))
+        if encoding == UTF_16:
+            words = "\0 is UTF-16, of which nothing can be read: convert it, iconv -f UTF-16 -t UTF-8."
+            finding = Finding(level=Level.STOP, about="[source]", words=words)
+        else:
+            words = (
+                f'\0 is not UTF-8; it looks like {encoding}: say encoding = "{encoding}". What cannot be read in its '
+                "texts is replaced, and falls into `other`."
+            )
+            line = Line("encoding", f'"{encoding}"')
+            finding = Finding(level=Level.LOOK, about="[source]", words=words, lines=(line,))
         same.setdefault(finding, []).append(path)
     for finding, (path, *more) in same.items():
         named = f"{path} (and {len(more):,} more)" if more else str(path)
@@ -206,21 +227,15 @@ def _times(config: StreamConfig, looked: Looked, over: int, open_tick: int) -> I
     first = "first" if open_tick == 0 else "open"
     if unread:
         words, lines = lines_of_times(clock.column, rows.time.odd)
-        yield Finding(
-            level=max(Level.LOOK, _level(unread, count, _TIME)),
-            about=about,
-            words=f"{percent(unread, count)} of the rows ({unread:,}) have a time that cannot be read, such as "
-            f"{texts_of(rows.time.odd, 3)} ({', '.join(sorted(rows.time.kinds))}). They would all count in the {first} "
-            f"tick. {words}",
-            lines=lines,
+        words = (
+            f"({unread:,}) have a time that cannot be read, such as {texts_of(rows.time.odd, 3)} "
+            f"({', '.join(sorted(rows.time.kinds))}). They would all count in the {first} tick. {words}"
         )
-    if level := _level(rows.time.empty, count, _TIME):
-        words = f"{percent(rows.time.empty, count)} of the rows have no time, and would count in the {first} tick."
-        yield Finding(level=level, about=about, words=words)
-    if rows.before and open_tick == 0:
-        words = f"{percent(rows.before, count)} of the rows ({rows.before:,}) are dated before start, and would count "
-        level = max(Level.LOOK, _level(rows.before, count, _BEFORE))
-        yield Finding(level=level, about="[clock] start", words=words + "in the first tick.")
+        yield from _some(unread, count, _TIME, about, words, lines, least=Level.LOOK)
+    yield from _some(rows.time.empty, count, _TIME, about, f"have no time, and would count in the {first} tick.")
+    if open_tick == 0:
+        words = f"({rows.before:,}) are dated before start, and would count in the first tick."
+        yield from _some(rows.before, count, _BEFORE, "[clock] start", words, least=Level.LOOK)
     late = sum(number for tick, number in rows.ticks.items() if 0 <= tick < open_tick)
     if late:
         words = f"{late:,} rows ({percent(late, count)}) are dated in ticks that are closed, and would count in the "
@@ -291,30 +306,23 @@ def _column(column: Column, rows: Rows) -> Iterator[Finding]:
         if cells.other == rows.columns.get(column.finest.name, Cells()).other:  # the finest grid says it
             return
         what = "lie in no region"
-    if level := _level(cells.other, count, _OTHER):
-        words = f"{percent(cells.other, count)} of the rows ({cells.other:,}) {what}: {texts_of(cells.odd)}."
-        yield Finding(level=level, about=name, words=words, lines=lines)
+    yield from _some(cells.other, count, _OTHER, name, f"({cells.other:,}) {what}: {texts_of(cells.odd)}.", lines)
     yield from _alike(column, cells)
     if cells.unread:
         words, lines = _reading(column, cells)
         types = sorted(cells.kinds - {"String"})
         said = texts_of(cells.odd, 3) + (f"; the file says {', '.join(types)}" if types else "")
-        yield Finding(
-            level=max(Level.LOOK, _level(cells.unread, count, _UNREAD)),
-            about=name,
-            words=f"{percent(cells.unread, count)} of the rows ({cells.unread:,}) cannot be read as {column.type}, "
-            f"such as {said}. They would count as missing. {words}".rstrip(),
-            lines=lines,
-        )
+        words = f"cannot be read as {column.type}, such as {said}. They would count as missing. {words}".rstrip()
+        yield from _some(cells.unread, count, _UNREAD, name, f"({cells.unread:,}) {words}", lines, least=Level.LOOK)
     if cells.empty == count:
         yield Finding(level=Level.LOOK, about=name, words="No row has anything in it: all would count as missing.")
     for key, side, bin_, out in (("min", "below", "first", cells.low), ("max", "above", "last", cells.high)):
-        if level := _level(out, count, _CLAMPED):
+        if out:
             end = getattr(column, key)
             end = written(end) if isinstance(end, datetime) else f"{end:.15g}"
             place = "there" if isinstance(column, Coordinate) else f"in the {bin_} bin"
-            words = f"{percent(out, count)} of the rows ({out:,}) are {side} {key} = {end}, and would count {place}."
-            yield Finding(level=level, about=name, words=words)
+            words = f"({out:,}) are {side} {key} = {end}, and would count {place}."
+            yield from _some(out, count, _CLAMPED, name, words)
 
 
 def _reading(column: Column, cells: Cells) -> tuple[str, tuple[Line, ...]]:
@@ -350,9 +358,7 @@ def _points(config: StreamConfig, looked: Looked) -> Iterator[Finding]:
         (looked.rows.outside, "region", "lie in no region, and would count in the nearest cell inside."),
         (looked.rows.turned, names, f"lie outside of min and max. They lie in the box if {names} change places."),
     ):
-        if level := _level(rows, looked.rows.count, _CLAMPED):
-            said = f"{percent(rows, looked.rows.count)} of the rows ({rows:,}) {words}"
-            yield Finding(level=level, about=about, words=said)
+        yield from _some(rows, looked.rows.count, _CLAMPED, about, f"({rows:,}) {words}")
 
 
 def _signs(config: StreamConfig, looked: Looked) -> Iterator[Finding]:
@@ -379,16 +385,12 @@ def _of_persons(looked: Looked, persons: Persons | None) -> Iterator[Finding]:
     if persons is None:
         return
     count = looked.rows.count
-    if level := _level(persons.without, count, _NO_KEY):
-        words = f"{percent(persons.without, count)} of the rows have no key, and would be left out."
-        yield Finding(level=level, about="[privacy] person", words=words)
-    if level := _level(persons.left_out, count, _LEFT_OUT):
-        words = (
-            f"{percent(persons.left_out, count)} of the rows are beyond a person's limit, and would be left out. With "
-            "a larger limit more would count, and noise would grow with it. Choose it by what is publicly known of how "
-            "often people come, not by these rows."
-        )
-        yield Finding(level=level, about="[privacy] max_events", words=words)
+    yield from _some(persons.without, count, _NO_KEY, "[privacy] person", "have no key, and would be left out.")
+    words = (
+        "are beyond a person's limit, and would be left out. With a larger limit more would count, and noise would "
+        "grow with it. Choose it by what is publicly known of how often people come, not by these rows."
+    )
+    yield from _some(persons.left_out, count, _LEFT_OUT, "[privacy] max_events", words)
     if persons.alike:
         shown = "; ".join(" and ".join(map(repr, group[:4])) for group in persons.alike[:_SHOWN])
         words = f"{len(persons.alike):,} groups of keys look alike, and would be different persons: {shown}."

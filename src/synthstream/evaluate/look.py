@@ -36,6 +36,8 @@ _CHUNK = 250_000
 # So many different texts of a column are kept, the most frequent ones.
 _KEPT = 2_000
 _PIECE = 1 << 22
+# An encoding that files may have, and the configuration cannot name.
+UTF_16 = "utf-16"
 _OFFSET = r"(?:Z|[+-]\d\d:?\d\d)$"
 _MIDNIGHT = r"[T ]00:00(?::00(?:\.0+)?)?(?:Z|[+-]00:?00)$"
 
@@ -121,7 +123,7 @@ class Looked:
     Args:
         files: that were read.
         refused: those that cannot be, with what stands against them, and the first line of each.
-        encodings: of CSV files that are not UTF-8: what their bytes look like.
+        encodings: of CSV files that are not UTF-8: what their bytes look like, as ``stream.toml`` names it, or UTF-16.
         known: number of files of the source that were counted before.
     """
 
@@ -341,7 +343,7 @@ def encoding_of(path: Path) -> str | None:
     decoder, high = codecs.getincrementaldecoder("utf-8")(), False
     with path.open("rb") as file:
         if file.peek(2)[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
-            return "utf-16"
+            return UTF_16
         broken = False
         for piece in iter(partial(file.read, _PIECE), b""):
             try:

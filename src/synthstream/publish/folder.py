@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -44,26 +44,6 @@ class Newest(NamedTuple):
     head: str
     manifest: str
     name: str | None = None
-
-
-class Sink(Protocol):
-    """A place of publication."""
-
-    def publish(self, release: Release, *, key: bytes | None = None) -> str:
-        """Publish a release, or do nothing if the very same one is there. Raises ``SinkError`` if another is.
-
-        Args:
-            key: of the state, secret: makes the name of what is unfinished.
-
-        Returns:
-            SHA-256 of the manifest, hexadecimal.
-        """
-
-    def last(self) -> Newest | None:
-        """The newest release it holds."""
-
-    def clear(self) -> None:
-        """Remove what was left unfinished. Raises ``SinkError`` if that fails."""
 
 
 class ParquetSink:
@@ -112,6 +92,7 @@ class ParquetSink:
         return sorted(int(p.name) for p in self.folder.glob("[0-9]*") if p.name.isdecimal() and p.is_dir())
 
     def last(self) -> Newest | None:
+        """The newest release it holds."""
         ticks = self.ticks()
         return self._newest(ticks[-1]) if ticks else None
 
@@ -181,7 +162,7 @@ class ParquetSink:
         return [name for name in names if not (name.isdecimal() and self.place(int(name)).name == name)]
 
     def clear(self) -> None:
-        """See :meth:`Sink.clear`: another state may draw the ticks of unfinished releases again."""
+        """Remove what was left unfinished: another state may draw its ticks. Raises ``SinkError`` if that fails."""
         try:
             for aside in self.folder.glob(".writing-*"):
                 self._env.do("clear aside", partial(shutil.rmtree, aside))
@@ -189,7 +170,14 @@ class ParquetSink:
             raise SinkError(f"sink {self.folder}: {words(error)}. Remove {aside.name} there, and try again.") from error
 
     def publish(self, release: Release, *, key: bytes | None = None) -> str:
-        """See :meth:`Sink.publish`. Without a key what is unfinished has a random name."""
+        """Publish a release, or do nothing if the very same one is there. Raises ``SinkError`` if another is.
+
+        Args:
+            key: of the state, secret: makes the name of what is unfinished; left out: a random one.
+
+        Returns:
+            SHA-256 of the manifest, hexadecimal.
+        """
         final, do = self.place(release.tick), self._env.do
         try:
             if not final.exists():
@@ -275,7 +263,8 @@ class ParquetSink:
 
 
 class Anchor:
-    """A small file beside the state of a stream without a sink: enough to notice an old copy of the state.
+    """A small file beside the state of a stream without a sink: enough to notice an old copy of the state. What it does
+    is done as by :class:`ParquetSink`.
 
     Args:
         path: outside the state folder.
@@ -323,6 +312,9 @@ class Anchor:
                 f"anchor {self.path}: {words(error)}. The release is committed; run again to go on."
             ) from error
         return hashlib.sha256(text.encode()).hexdigest()
+
+
+Sink = ParquetSink | Anchor
 
 
 def write_aside(aside: Path, write: Callable[[Path], None], env: Env, *, mode: int = 0o777) -> None:

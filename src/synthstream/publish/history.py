@@ -9,6 +9,7 @@ import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from synthstream.config.config import StreamConfig
 from synthstream.errors import ConfigError, SinkError
 from synthstream.publish.folder import ParquetSink
 from synthstream.publish.outlets import as_begun, parquet_sink, refuse_other_releases
+from synthstream.publish.published import Releases
 from synthstream.synthesizers.succession import carried_cells, promise_of
 from synthstream.workload import FloatArray, Workload
 
@@ -87,6 +89,11 @@ class History:
     def warning(self) -> str:
         """What the releases say against themselves; empty if they are private."""
         return next((str(t.manifest["warning"]) for t in self.ticks if t.manifest.get("warning")), "")
+
+    @cached_property
+    def releases(self) -> Releases:
+        """The same, for questions: what one of them has read serves the next."""
+        return Releases(self.config, sink=self.sink)
 
     def sampled(self) -> tuple[Tick, ...]:
         """At most 60 of the ticks, evenly over time, with the first and the newest."""

@@ -21,7 +21,6 @@ import polars as pl
 from synthstream.errors import ConfigError, SinkError
 from synthstream.publish.folder import SERIES
 from synthstream.publish.history import History, Tick
-from synthstream.publish.published import Releases
 from synthstream.release.series import steps
 from synthstream.report.association import pairs
 from synthstream.report.distributions import kind_of, labels_of
@@ -70,12 +69,8 @@ class Explorer:
         self._running, self._epochs = measures in ("always", "refresh"), measures == "epochs"
 
     @cached_property
-    def _releases(self) -> Releases:
-        return Releases(self._config, sink=self._found.sink)
-
-    @cached_property
     def _covariance(self) -> Any:
-        return self._releases.covariance(self._found.newest.tick)
+        return self._found.releases.covariance(self._found.newest.tick)
 
     @cached_property
     def _noises(self) -> tuple[list[int], list[int]]:
@@ -193,7 +188,7 @@ class Explorer:
         """Of points: standard errors of the counts of single columns; ``None`` of tables."""
         if self._config.workload is not None:
             return None
-        model, nodes = self._releases.at(tick.tick).model, self._found.nodes(tick).sort("node")
+        model, nodes = self._found.releases.at(tick.tick).model, self._found.nodes(tick).sort("node")
         starts = [nodes[f"{c.name} from"].to_numpy() for c in self._columns if isinstance(c, Coordinate)]
         found = [model.mass((own == start).astype(float))[1] for own in starts for start in np.unique(own)]
         return _rounded(pl.Series(found).fill_nan(None).round(1))

@@ -8,6 +8,7 @@ import stat
 from contextlib import suppress
 from datetime import datetime
 from functools import lru_cache
+from importlib.metadata import version
 from pathlib import Path
 from secrets import token_hex
 from typing import Any
@@ -31,6 +32,7 @@ def environment() -> Environment:
     source, _, _ = PackageLoader("synthstream.report").get_source(found, "style.css")
     style = re.sub(r"/\*.*?\*/", "", source, flags=re.DOTALL)  # without comments and indentation
     found.globals["style"] = Markup(re.sub(r"\s*\n\s*", "\n", style).strip())  # noqa: S704 - our own style sheet
+    found.globals["version"] = version("synthstream")
     return found
 
 

@@ -27,7 +27,7 @@ from synthstream.schema.districts import Districts
 from synthstream.schema.naming import LATITUDE, LONGITUDE
 from synthstream.schema.places import View
 from synthstream.schema.polygons import features_of, rings_of
-from synthstream.workload import FloatArray
+from synthstream.workload import FloatArray, IntArray
 
 _BARS, _BOXES = 16, 4
 # Values of a column that have a map of their own, at most.
@@ -89,13 +89,12 @@ def grid_of_tables(found: History, newest: Cells) -> Grid | None:
     """Longitude and latitude of a stream of tables; ``None`` if it has none, or no table of both."""
     columns, workload = found.config.schema.columns, found.workload
     axes = axes_of(columns)
-    if axes is None or tuple(sorted(axes[:2])) not in workload.marginals:
+    if axes is None or (pair := tuple(sorted(axes[:2]))) not in workload.marginals:
         return None
-    across, up, degrees = axes
-    pair = (min(across, up), max(across, up))
+    across, up, _ = axes
     table = newest.count[workload.slice_of(pair)].reshape([workload.sizes[c] for c in pair])
     table = table if pair[0] == up else table.T
-    return _grid(columns, axes, table[: len(columns[up].value_labels), : len(columns[across].value_labels)], degrees)
+    return _grid(columns, axes, table[: len(columns[up].value_labels), : len(columns[across].value_labels)])
 
 
 def grids_of_places(found: History, newest: Cells) -> list[tuple[str, Grid]]:
@@ -213,11 +212,10 @@ def grid_of_nodes(found: History, nodes: pl.DataFrame, model: Masses | None = No
     axes = axes_of(columns, any_pair=True)
     if axes is None:
         return None
-    across, up, degrees = axes
-    names = [f"{columns[up].name} from", f"{columns[across].name} from"]
+    names = [f"{columns[axis].name} from" for axis in (axes[1], axes[0])]
     summed = nodes.group_by(names).agg(pl.col("count").sum()).sort(names)
     shape = (summed[names[0]].n_unique(), summed[names[1]].n_unique())
-    grid = _grid(columns, axes, summed["count"].to_numpy().reshape(shape), degrees)
+    grid = _grid(columns, axes, summed["count"].to_numpy().reshape(shape))
     if model is None or len(columns) > 2:  # of more columns, a cell is several nodes, whose errors go together
         return grid
     return replace(grid, errors=_errors(model, nodes.sort("node"), names))
@@ -231,16 +229,15 @@ def _errors(model: Masses, nodes: pl.DataFrame, names: Sequence[str]) -> tuple[F
     if not np.isfinite(each).all():
         return None
     rows, places = (np.unique(at) for at in (up, across))
-    inside = [
-        [np.isin(up, i) & np.isin(across, j) for j in np.array_split(places, min(_BOXES, places.size))]
-        for i in np.array_split(rows, min(_BOXES, rows.size))
-    ]
+    inside = (
+        [np.isin(up, rows[i]) & np.isin(across, places[j]) for j in _blocks(places.size)] for i in _blocks(rows.size)
+    )
     coarse = np.array([[model.mass(box.astype(np.float64))[1] for box in line] for line in inside])
     return each[np.lexsort((across, up))].reshape(rows.size, places.size), coarse
 
 
-def _grid(columns: Sequence[Column], axes: tuple[int, int, bool], counts: FloatArray, degrees: bool) -> Grid:
-    across, up = columns[axes[0]], columns[axes[1]]
+def _grid(columns: Sequence[Column], axes: tuple[int, int, bool], counts: FloatArray) -> Grid:
+    across, up, degrees = columns[axes[0]], columns[axes[1]], axes[2]
     if not isinstance(across, Number | Coordinate) or not isinstance(up, Number | Coordinate):
         raise TypeError("a map needs two columns of numbers")
     return Grid(across=across, up=up, counts=counts, degrees=degrees)
@@ -288,8 +285,7 @@ def _said(grid: Grid) -> str:
 def boxes(grid: Grid) -> Table:
     """Events in a few coarse boxes, with their standard errors, if they are known."""
     rows = []
-    up_cuts = np.array_split(np.arange(grid.counts.shape[0]), min(_BOXES, grid.counts.shape[0]))
-    across_cuts = np.array_split(np.arange(grid.counts.shape[1]), min(_BOXES, grid.counts.shape[1]))
+    up_cuts, across_cuts = map(_blocks, grid.counts.shape)
     for k, i in reversed([*enumerate(up_cuts)]):
         for m, j in enumerate(across_cuts):
             ranges = (_range(grid.up, i, grid.counts.shape[0]), _range(grid.across, j, grid.counts.shape[1]))
@@ -299,6 +295,11 @@ def boxes(grid: Grid) -> Table:
     coarser = grid.counts.shape != (len(up_cuts), len(across_cuts))
     caption = f"In {len(across_cuts)} by {len(up_cuts)} areas, coarser than the map." if coarser else ""
     return Table(headings=headings, rows=rows, caption=caption)
+
+
+def _blocks(side: int) -> list[IntArray]:
+    """Cells of one side of a grid in coarse parts."""
+    return np.array_split(np.arange(side), min(_BOXES, side))
 
 
 def _range(column: Coordinate | Number, cells: Any, size: int) -> str:

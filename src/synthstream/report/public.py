@@ -5,20 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 import numpy as np
-import polars as pl
 from markupsafe import Markup
 
 from synthstream.config.config import StreamConfig
 from synthstream.forecast.noticing import noticed
 from synthstream.forecast.warnings import limited
 from synthstream.publish.history import Cells, History, Steps, Tick, evenly, history_of
-from synthstream.publish.published import Releases, codes_of
+from synthstream.publish.published import codes_of
 from synthstream.release.points import PointRelease
 from synthstream.release.rows import weight_name
 from synthstream.report.association import MOST_COLUMNS, Pair, pairs
@@ -73,54 +71,38 @@ def public_page(
     """
     found = found or history_of(config, progress=progress)
     parts = _of_points(found, progress) if config.workload is None else _of_tables(found, progress)
-    newest = found.newest
-    manifest, claim = newest.manifest, newest.manifest["claim"]
-    unit = replace(config.privacy.unit, signed=config.op is not None)
+    ticks, newest = found.ticks, found.newest
+    claim, unit = newest.manifest["claim"], replace(config.privacy.unit, signed=config.op is not None)
     return render(
         "report.html",
         title="Synthetic data report",
         name=config.publication.title or config.name,
-        publication=config.publication,
+        config=config,
         explorer=explorer,
         stamp=found.warning,
-        version=version("synthstream"),
         drawn=None if config.sink is None or config.sink.rows == "total" else config.sink.rows,
+        ticks=ticks,
         newest=newest,
-        first=found.ticks[0],
-        meaning=unit.meaning,
-        unit=unit.words,
+        unit=unit,
         limited=limited(unit),
         claim=claim,
         promise=Promise(
             epsilon=claim["epsilon"], delta=claim["delta"], whom="a person" if claim["unit"] == "person" else "an event"
         ),
         ledger=ledger(found),
-        used=newest.tick + 1,
-        chain=manifest["chain"],
         cuts=[config.clock.boundary(cut["tick"]) for cut in found.config.cuts],
         cautions=noticed(found.config),
-        every=config.clock.every,
-        timezone=config.clock.timezone,
         theorems=[(name, STATEMENTS.get(name, "")) for name in claim["theorems"]],
         limits=limits_of(config, impossible=_impossible(found)),
         downloads=downloads(found, output) if links is None else links,
         reach=number(REACH),
         most_columns=MOST_COLUMNS,
-        columns_in_all=len(config.schema.columns),
-        **_of_releases(found.ticks),
+        unchecked=[tick.tick for tick in ticks if tick.manifest.get("unchecked")],
+        gaps=newest.tick + 1 - len(ticks),
+        without_rows=sum(not tick.has_rows for tick in ticks),
+        changes=_changes(ticks),
         **parts,
     )
-
-
-def _of_releases(ticks: Sequence[Tick]) -> dict[str, Any]:
-    """What there is to say of all releases."""
-    return {
-        "unchecked": [tick.tick for tick in ticks if tick.manifest.get("unchecked")],
-        "gaps": ticks[-1].tick + 1 - len(ticks),
-        "without_rows": sum(not tick.has_rows for tick in ticks),
-        "releases": len(ticks),
-        "changes": _changes(ticks),
-    }
 
 
 def _of_tables(found: History, progress: Steps) -> dict[str, Any]:
@@ -173,7 +155,7 @@ def _impossible(found: History) -> int | None:
     config, newest = found.config, found.newest
     if not config.constraints.groups or not newest.has_rows:
         return None
-    rows, name = pl.read_parquet(found.sink.place(newest.tick) / "rows.parquet"), weight_name(config.schema)
+    rows, name = found.sink.read(newest.tick, "rows.parquet"), weight_name(config.schema)
     codes = codes_of(config.schema, rows)
     broken = np.any([group.places(codes) < 0 for group in config.constraints.groups], axis=0)
     return int(rows[name].to_numpy()[broken].sum() if name in rows.columns else broken.sum())
@@ -181,7 +163,7 @@ def _impossible(found: History) -> int | None:
 
 def _of_points(found: History, progress: Steps) -> dict[str, Any]:
     """What differs for a stream of points."""
-    newest = Releases(found.config, sink=found.sink).at(found.newest.tick)
+    newest = found.releases.at(found.newest.tick)
     grid = grid_of_nodes(found, found.nodes(found.newest), newest.model)
     return {
         "total": None,

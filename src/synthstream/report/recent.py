@@ -11,7 +11,6 @@ from markupsafe import Markup
 
 from synthstream.errors import ConfigError
 from synthstream.publish.history import History
-from synthstream.publish.published import Releases
 from synthstream.release.comparing import BEYOND
 from synthstream.release.series import steps
 from synthstream.report.charts import Series, Table, line_chart
@@ -36,16 +35,15 @@ def recent(found: History) -> dict[str, Any] | None:
     ticks, clock = found.ticks, found.config.clock
     if len(ticks) < 3 or ticks[-1].tick + 1 != len(ticks) or () not in found.workload.marginals:
         return None
-    releases = Releases(found.config, sink=found.sink)
     counts = total = pl.DataFrame()
     for every in _steps(found):
-        counts = releases.counts(every=every)
+        counts = found.releases.counts(every=every)
         total = counts.filter(pl.col("column").is_null())
         if total["stderr"].null_count() or total.height < 2:
             return None
         if (total["measured"] > _CLEAR * total["stderr"]).mean() > 0.5:  # type: ignore[operator]
             break
-    beside = releases.beside_last_year(every=every)
+    beside = found.releases.beside_last_year(every=every)
     last = beside.row(0, named=True) if beside.height else total.row(-1, named=True)
     rows = [_row(row, _says(found, row["column"], row["value"])) for row in beside.iter_rows(named=True)]
     return {

@@ -117,7 +117,9 @@ class _Site:
         for place in progress(plain, "writing CSV"):
             self._put_texts(self._found.ticks[place])
         changed = self._put_latest() or bool(new or plain)
-        self._put_root()
+        if not (root := self._folder / "index.html").exists():
+            self._put(root, _ROOT.encode())
+            self._do("sync site", partial(sync, self._folder))
         self._drop_rows()
         return changed
 
@@ -162,11 +164,15 @@ class _Site:
         """CSV files beside a release's own, which stay as they are; each is written aside."""
         folder = self._releases / f"{tick.tick:06d}"
         for name, data in _texts_of(self._found.sink.files(tick.tick)).items():
-            aside = folder / f".writing-{name}"
-            self._do("write file", partial(aside.write_bytes, data))
-            self._do("sync file", partial(sync, aside))
-            self._do("rename file", partial(aside.rename, folder / name))
+            self._put(folder / name, data)
         self._do("sync releases", partial(sync, folder))
+
+    def _put(self, path: Path, data: bytes) -> None:
+        """A file, written aside."""
+        aside = path.with_name(f".writing-{path.name}")
+        self._do("write file", partial(aside.write_bytes, data))
+        self._do("sync file", partial(sync, aside))
+        self._do("rename file", partial(aside.rename, path))
 
     def _drop_rows(self) -> None:
         """Of releases that no longer have them (``keep`` in [sink])."""
@@ -229,14 +235,6 @@ class _Site:
         }
         content |= {name: text.encode() for name, text in texts.items()}
         return content | {script: before.get(script) or library()}
-
-    def _put_root(self) -> None:
-        root, aside = self._folder / "index.html", self._folder / ".writing-index.html"
-        if not root.exists():
-            self._do("write file", partial(aside.write_text, _ROOT))
-            self._do("sync file", partial(sync, aside))
-            self._do("rename root", partial(aside.rename, root))
-            self._do("sync site", partial(sync, self._folder))
 
 
 def _texts_of(content: dict[str, bytes]) -> dict[str, bytes]:

@@ -122,6 +122,10 @@ const synthstream = (() => {
     byId("series").hidden = byId("values").parentElement.hidden = !inSeries([shown.column]);
     if (byId("series").hidden) return;
     const { column } = shown, rows = seriesRows(), section = byId("series"), place = emptied(section), names = [...new Set(rows.map(r => r.value))];
+    if (!rows.length) {
+      section.querySelector("[data-note]").textContent = shown.values.length ? "Nothing is counted by this length of time within these dates: choose more dates, or a shorter one." : "No value is chosen.";
+      return table(section, []);
+    }
     const dates = Object.values(Object.groupBy(rows, r => r.when)).map(same => same.reduce((all, r) => Object.assign(all,
       { [`v${names.indexOf(r.value)}`]: r.stderr == null ? said(r.measured) : `${said(r.measured)} ± ${said(r.stderr)}` }), { ...same[0] }));
     const scale = { domain: names, range: [1, 2, 3, 4, 5, 6].map(i => colour(`s${i}`)) };
