@@ -242,9 +242,9 @@ def test_status_in_json_has_all_its_keys_at_every_stage(folder: Path) -> None:
         assert (told.returncode, "releases holds releases alone" in told.stderr) == (2, True)
     assert "is a backup; `run` will refuse" in synthstream("status", "stream.toml", cwd=folder).stdout
     newest.rename(folder / "away")
-    said = synthstream("status", "stream.toml", cwd=folder).stdout.replace("\n", " ")
-    assert "Copy the releases back" in said
-    assert "republish" not in said  # it refuses too
+    words = synthstream("status", "stream.toml", cwd=folder).stdout.replace("\n", " ")
+    assert "Copy the releases back" in words
+    assert "republish" not in words  # it refuses too
     page = (Path(__file__).parents[2] / "docs/command-line.md").read_text()
     for key in after:
         assert f"| `{key}` |" in page

@@ -74,11 +74,7 @@ def main() -> int:
     arguments = parser.parse_args()
     preload()
     tried_modules = arguments.modules or list(MODULES)
-    found = [
-        fate
-        for module in tried_modules
-        for fate in tried(module, sample=arguments.sample, jobs=arguments.jobs)
-    ]
+    found = [fate for module in tried_modules for fate in tried(module, sample=arguments.sample, jobs=arguments.jobs)]
     known = explained()
     left = {Survivor(f.mutant.module, f.line, f.becomes) for f in found if not f.killed}
     killed = {Survivor(f.mutant.module, f.line, f.becomes) for f in found if f.killed} - left
