@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from synthstream.ingest.counting import CountsByTick
     from synthstream.measured import Measured
     from synthstream.privacy import Budget, Claim, Unit
+    from synthstream.publish.catalogue import describe
     from synthstream.publish.published import Releases, releases
     from synthstream.release.release import Release
     from synthstream.schema.binned import Datetime, Integer, Number
@@ -49,6 +50,7 @@ _HOMES = {
     "SynthstreamError": "errors",
     "Unit": "privacy",
     "Workload": "workload",
+    "describe": "publish.catalogue",
     "open": "stream.stream",
     "plan": "forecast.planning",
     "releases": "publish.published",
@@ -75,6 +77,7 @@ __all__ = [
     "SynthstreamError",
     "Unit",
     "Workload",
+    "describe",
     "open",
     "plan",
     "releases",
