@@ -11,7 +11,7 @@ from datetime import datetime
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -98,11 +98,7 @@ class Intake:
         self.findings: dict[Path, str] = {}  # of the last look at the files, for the operator alone
 
     def update(self, rows: Frame | str | Path | PrivateRows, *, batch_id: str | None, open_tick: int) -> None:
-        if isinstance(rows, str | Path):
-            path = Path(rows).absolute()
-            chunks: Iterator[Frame] = file_of(self._config, path).read(path, chunk_rows=_CHUNK_ROWS)
-        else:
-            chunks = slices(rows, _CHUNK_ROWS)
+        chunks = self._chunks(rows)
         encoded = (chunk if isinstance(chunk, PrivateRows) else encode(self._config, chunk) for chunk in chunks)
         item = f"batch {batch_id}"
         known = None if batch_id is None else self._store.ingested(item)
@@ -121,14 +117,20 @@ class Intake:
         if known not in (BEFORE, mac.hexdigest()):
             raise _conflict(batch_id)
 
-    def forget(self, path: Path, request: str, *, open_tick: int) -> None:
+    def _chunks(self, rows: Frame | str | Path | PrivateRows, **reading: Any) -> Iterator[Frame]:
+        """Rows of a file, or of a frame, in parts."""
+        if not isinstance(rows, str | Path):
+            return slices(rows, _CHUNK_ROWS)
+        path = Path(rows).absolute()
+        return file_of(self._config, path, **reading).read(path, chunk_rows=_CHUNK_ROWS)
+
+    def forget(self, rows: Frame | str | Path, request: str, *, open_tick: int) -> None:
         if self._config.clock.horizon is not None and open_tick >= self._config.clock.horizon:
             raise HorizonExhausted("All ticks have been released: none is open at which rows could be taken away.")
         # Where earlier rows have counted elsewhere, their own time says which may be taken away here.
         dated, item, mac = self._first > 0, f"forget {request}", self._keyed()
         columns = columns_of(self._config, away=True, dated=dated)
-        chunks = file_of(self._config, path, columns=columns).read(path, chunk_rows=_CHUNK_ROWS)
-        parts = [encode(self._config, rows, away=True, dated=dated) for rows in chunks]
+        parts = [encode(self._config, part, away=True, dated=dated) for part in self._chunks(rows, columns=columns)]
         for part in parts:
             _feed(mac, *part.content())
         known = self._store.ingested(item)
