@@ -9,6 +9,7 @@ from synthstream.compiling import use_a_writable_cache
 if TYPE_CHECKING:
     from synthstream.config.config import StreamConfig
     from synthstream.errors import SynthstreamError
+    from synthstream.evaluate.check_page import check
     from synthstream.forecast.planning import Plan, plan
     from synthstream.ingest.counting import CountsByTick
     from synthstream.measured import Measured
@@ -50,6 +51,7 @@ _HOMES = {
     "SynthstreamError": "errors",
     "Unit": "privacy",
     "Workload": "workload",
+    "check": "evaluate.check_page",
     "describe": "publish.catalogue",
     "open": "stream.stream",
     "plan": "forecast.planning",
@@ -77,6 +79,7 @@ __all__ = [
     "SynthstreamError",
     "Unit",
     "Workload",
+    "check",
     "describe",
     "open",
     "plan",
