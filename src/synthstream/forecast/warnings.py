@@ -105,7 +105,7 @@ def weak_budget(config: StreamConfig) -> Iterator[Caution]:
 
 def _clash(config: StreamConfig) -> Iterator[Caution]:
     if config.workload is not None and (why := clash(config.schema.names)):
-        yield Caution("columns", f"{why}. A new stream does not begin so.")
+        yield Caution("columns", f"{why.removeprefix('columns: ')}. A new stream does not begin so.")
 
 
 def _of_edition(config: StreamConfig) -> Iterator[Caution]:

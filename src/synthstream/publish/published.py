@@ -33,7 +33,6 @@ from synthstream.release.window import Moment, PointWindow, Window, moment_of
 from synthstream.schema.binned import Datetime
 from synthstream.schema.clock import written
 from synthstream.schema.columns import Column
-from synthstream.schema.conditions import names_of
 from synthstream.schema.schema import Schema
 from synthstream.synthesizers.succession import known_since
 from synthstream.workload import CodeArray, FloatArray, IntArray, Workload
@@ -293,7 +292,9 @@ class Releases:
     def _small(self, column: str | None) -> tuple[int, ...]:
         """The table of a column, or the total, if the stream counts it."""
         names = self.config.schema.names
-        if column is not None and names_of([column], "series")[0] not in names:
+        if not isinstance(column, str | None):
+            raise TypeError(f'series: takes the name of one column, as in "zone", not {column!r}')
+        if column is not None and column not in names:
             raise SchemaError(f"series: {self.config.schema.unknown(column)}")
         marginal = () if column is None else (names.index(column),)
         if self.config.workload is not None and marginal not in self.config.workload.marginals:

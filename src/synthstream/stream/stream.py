@@ -395,4 +395,4 @@ class Stream:
         return self._intake.waits
 
     def _repr_html_(self) -> str:
-        return card_of_stream(self.status())
+        return card_of_stream(self.config.name, self.status)
