@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from synthstream.schema.schema import Schema
     from synthstream.stream.counting_elsewhere import Counting
     from synthstream.stream.stream import Stream, open  # noqa: A004 - synthstream.open is the name
+    from synthstream.stream.succession import succeed
     from synthstream.workload import Workload
 
 if "NUMBA_CACHE_DIR" not in os.environ:
@@ -56,6 +57,7 @@ _HOMES = {
     "open": "stream.stream",
     "plan": "forecast.planning",
     "releases": "publish.published",
+    "succeed": "stream.succession",
 }
 
 __all__ = [
@@ -84,6 +86,7 @@ __all__ = [
     "open",
     "plan",
     "releases",
+    "succeed",
 ]
 
 

@@ -160,7 +160,8 @@ class StreamConfig:
                 frame, what its types do not declare.
             base: see :meth:`from_toml`.
             sections: ``name``, ``state``, ``privacy``, ``clock``, and so on. Dates may be ISO text, durations
-                ``timedelta``, numbers numpy's. A key that is ``None`` counts as left out.
+                ``timedelta``, numbers numpy's; ``after["config"]`` may be a configuration. A key that is ``None``
+                counts as left out.
 
         Raises:
             ConfigError: all that is wrong with it.

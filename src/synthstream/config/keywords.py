@@ -7,6 +7,7 @@ and never shown.
 from __future__ import annotations
 
 import re
+import tomllib
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, fields
@@ -105,6 +106,9 @@ def sections_of(said: Mapping[str, Any], columns: Any, frame: Any, problems: Key
     Raises:
         ConfigError: a value is of a type that no key takes; SchemaError: as :func:`columns_of`.
     """
+    after = said.get("after")
+    if isinstance(after, Mapping) and hasattr(after.get("config"), "settings"):
+        said = {**said, "after": {**after, "config": _settings_of(after["config"])}}
     data: dict[str, Any] = _plain({**said, "columns": columns}, (), problems)
     problems.raise_if_any()
     columns = data.get("columns", [])
@@ -147,6 +151,18 @@ def _plain(value: Any, path: Where, problems: KeywordProblems) -> Any:
     if isinstance(value, date) and not isinstance(value, datetime):
         return value
     return str(value) if isinstance(value, Path) else problems.refuse(path, value)
+
+
+def _settings_of(config: Any) -> dict[str, Any]:
+    """The settings of a configuration for readers, with the folders of its own, which a successor keeps."""
+    said = tomllib.loads(config.settings) | {"state": config.state.absolute()}
+    sink = said.pop("sink")
+    said |= {} if config.sink is None else {"sink": {**sink, "path": config.sink.path.absolute()}}
+    return (
+        said
+        if config.after is None
+        else said | {"after": {**said["after"], "config": _settings_of(config.after.config)}}
+    )
 
 
 def _section_of(column: Column) -> dict[str, Any]:
