@@ -140,6 +140,7 @@ def test_bounds_that_may_be_private_are_not_shown() -> None:
     assert "737373" not in told(columns=[point], synthesizer={"kind": "points"})
     assert "737373" not in told(columns=[{**point, "min": 0, "max": 1, "missing": top}], synthesizer={"kind": "points"})
     assert "737373" not in told(columns=[{**point, "missing": None, "bins": 2}])
+    assert "737,37" not in told(columns=[{"name": "p", "type": "integer", "min": 0, "max": top}])
     assert "737373" not in told(columns=[{"name": "p", "type": "place", "coordinates": ["a"], "bounds": [[top, 0]]}])
 
 
@@ -182,6 +183,7 @@ def test_scalars_of_other_libraries_and_columns_say_the_same_as_a_file() -> None
         ({"privacy": {**KEYS["privacy"], "op": "x"}}, "It is a keyword of its own."),
         ({"privacy": 1}, "privacy: must be a dict, not int"),
         ({"columns": []}, "columns: must be a list of dicts, one for each column, or a dict of them by name"),
+        ({"columns": 1}, "columns: must be a list of dicts, one for each column, or a dict of them by name"),
         ({"columns": ["a"]}, "columns.0: must be a dict, not str"),
     ],
 )

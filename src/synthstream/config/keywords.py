@@ -111,16 +111,16 @@ def sections_of(said: Mapping[str, Any], columns: Any, frame: Any, problems: Key
         said = {**said, "after": {**after, "config": _settings_of(after["config"])}}
     data: dict[str, Any] = _plain({**said, "columns": columns}, (), problems)
     problems.raise_if_any()
-    columns = data.get("columns", [])
-    if frame is not None:
-        listed = [] if isinstance(columns, dict) else [one for one in columns if isinstance(one, dict)]
-        columns = columns_of(
-            frame, columns if isinstance(columns, dict) else {one.get("name", ""): one for one in listed}
-        )
+    columns = data.get("columns")
+    if isinstance(columns, list) and frame is not None:
+        columns = {one.get("name", ""): one for one in columns if isinstance(one, dict)}
+    if isinstance(columns, dict) and frame is not None:
+        columns = columns_of(frame, columns)
     elif isinstance(columns, dict):
         columns = [{"name": name, **one} if isinstance(one, dict) else one for name, one in columns.items()]
-    data["columns"] = columns
-    times = [one for one in columns if isinstance(one, dict) and one.get("type") == "datetime"]
+    data["columns"] = columns  # of another shape it is told
+    listed = columns if isinstance(columns, list) else []
+    times = [one for one in listed if isinstance(one, dict) and one.get("type") == "datetime"]
     for section in (data.get("clock"), *times):
         for key in _TIMES:
             if isinstance(section, dict) and isinstance(section.get(key), str):
