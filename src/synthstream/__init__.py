@@ -9,10 +9,12 @@ from synthstream.compiling import use_a_writable_cache
 if TYPE_CHECKING:
     from synthstream.config.config import StreamConfig
     from synthstream.errors import SynthstreamError
+    from synthstream.evaluate.check_page import check
     from synthstream.forecast.planning import Plan, plan
     from synthstream.ingest.counting import CountsByTick
     from synthstream.measured import Measured
     from synthstream.privacy import Budget, Claim, Unit
+    from synthstream.publish.catalogue import describe
     from synthstream.publish.published import Releases, releases
     from synthstream.release.release import Release
     from synthstream.schema.binned import Datetime, Integer, Number
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from synthstream.schema.schema import Schema
     from synthstream.stream.counting_elsewhere import Counting
     from synthstream.stream.stream import Stream, open  # noqa: A004 - synthstream.open is the name
+    from synthstream.stream.succession import succeed
     from synthstream.workload import Workload
 
 if "NUMBA_CACHE_DIR" not in os.environ:
@@ -49,9 +52,12 @@ _HOMES = {
     "SynthstreamError": "errors",
     "Unit": "privacy",
     "Workload": "workload",
+    "check": "evaluate.check_page",
+    "describe": "publish.catalogue",
     "open": "stream.stream",
     "plan": "forecast.planning",
     "releases": "publish.published",
+    "succeed": "stream.succession",
 }
 
 __all__ = [
@@ -75,9 +81,12 @@ __all__ = [
     "SynthstreamError",
     "Unit",
     "Workload",
+    "check",
+    "describe",
     "open",
     "plan",
     "releases",
+    "succeed",
 ]
 
 

@@ -71,7 +71,7 @@ def test_a_path_in_place_of_text_is_told() -> None:
         ("horizon = 8\n", "", ["clock.horizon", "unbounded"]),
         ('type = "category"', 'type = "categroy"', ["line 13", "column 'ward': type = 'categroy'", "'category'?"]),
         ('type = "category"\n', "", ["type"]),
-        ('values = ["A", "B"]', 'values = ["A", "A"]', ["'A' listed twice"]),
+        ('values = ["A", "B"]', 'values = ["A", "A"]', ["number 2 of its values listed twice, first as number 1"]),
         (
             'type = "category"',
             'type = "category"\nmissing = false',

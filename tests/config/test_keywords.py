@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from datetime import date, datetime
+from datetime import date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
 
+import synthstream as ss
 from synthstream import StreamConfig
 from synthstream.errors import ConfigError, SchemaError
 
@@ -88,7 +90,104 @@ def test_what_no_type_declares_is_asked_for() -> None:
         StreamConfig.of(**KEYS, frame=pl.Schema({"age": pl.Int64}))
     with pytest.raises(SchemaError, match="'x' is no column"):
         StreamConfig.of(**KEYS, frame=frame(), columns={"x": {}})
-    with pytest.raises(TypeError, match="none of the values of a stream"):
+    with pytest.raises(ConfigError, match=r"column 'x': type: must be a text, .*, not object"):
         StreamConfig.of(**KEYS, columns=[{"name": "x", "type": object()}])
     with pytest.raises(ConfigError, match=r"privacy\.delta: this key is required"):
         StreamConfig.of(**{**KEYS, "privacy": {"epsilon": -1}}, frame=frame(), columns=KNOWN)
+
+
+def told(**keys: Any) -> str:
+    with pytest.raises(ConfigError) as caught:
+        StreamConfig.of(**{**KEYS, "columns": [{"name": "new", "type": "boolean"}], **keys})
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        ["secret", "secret"],
+        ["secret", None],
+        ["secret", "secret\n"],
+        [737373.5, 737373.25],
+        [737373, "secret"],
+        np.array(["secret"]),
+        pd.Series(["secret"]).unique(),
+        pd.Categorical(["secret"]),
+        pl.Series(["secret"]),
+        {"secret"},
+        b"secret",
+        "secret",
+    ],
+    ids=lambda values: type(values).__name__,
+)
+def test_values_that_may_be_private_are_told_by_key_and_type(values: Any) -> None:
+    listed = told(columns=[{"name": "p", "type": "category", "values": values}])
+    number = told(columns=[{"name": "p", "type": "integer", "min": 0, "max": values, "bins": 2}])
+    folded = told(columns=[{"name": "p", "type": "category", "values": ["A"], "missing": values}])
+    for message in (listed, number, folded):
+        assert message.startswith("keywords, column 'p': ")
+        assert "secret" not in message
+        assert "737373" not in message
+    if isinstance(values, np.ndarray):
+        assert listed.endswith(
+            "values: must be a list of texts (str), not ndarray; what is listed there becomes public"
+        )
+
+
+def test_bounds_that_may_be_private_are_not_shown() -> None:
+    top = pd.Series([737373]).max()
+    point = {"name": "p", "type": "number", "min": top, "max": 0, "missing": 0}
+    assert "737373" not in told(columns=[point], synthesizer={"kind": "points"})
+    assert "737373" not in told(columns=[{**point, "min": 0, "max": 1, "missing": top}], synthesizer={"kind": "points"})
+    assert "737373" not in told(columns=[{**point, "missing": None, "bins": 2}])
+    assert "737,37" not in told(columns=[{"name": "p", "type": "integer", "min": 0, "max": top}])
+    assert "737373" not in told(columns=[{"name": "p", "type": "place", "coordinates": ["a"], "bounds": [[top, 0]]}])
+
+
+def test_scalars_of_other_libraries_and_columns_say_the_same_as_a_file() -> None:
+    config = StreamConfig.from_toml(TOML)
+    said = {
+        **KEYS,
+        "privacy": {"epsilon": np.float64(1), "delta": np.float64(1e-9), "unit": np.str_("event")},
+        "columns": [
+            ss.Category(name="ward", values=("A", "B")),
+            {"name": "age", "type": "integer", "min": np.int64(0), "max": np.array(99), "bins": np.int8(10)},
+            ss.Number(name="fare", min=0, max=9.5, bins=4),
+            {"name": "new", "type": "boolean", "missing": None},
+            ss.Datetime(name="day", part="weekday"),
+        ],
+    }
+    for start in ("2026-01-01", pd.Timestamp("2026-01-01"), np.datetime64("2026-01-01T00:00:00.000000000")):
+        clock = {"column": "t", "start": start, "every": timedelta(days=1), "horizon": np.int64(365)}
+        assert StreamConfig.of(**{**said, "clock": clock}).genesis == config.genesis
+    assert StreamConfig.of(**KEYS, frame=frame(), columns=KNOWN).settings == config.settings
+    assert StreamConfig.of(**KEYS, columns={"new": {"type": "boolean"}}).schema.names == ("new",)
+    cut = ss.Integer(name="age", min=0, max=99, cuts=(0, 10, 100))
+    assert StreamConfig.of(**KEYS, columns=[cut]).schema.columns[0].value_labels == cut.value_labels
+    day = {"name": "day", "type": "datetime", "min": "2026-01-01", "max": "2026-02-01T12:00", "bins": 3}
+    assert "2026-02-01T12:00" in StreamConfig.of(**KEYS, columns=[day]).public_json()
+
+
+@pytest.mark.parametrize(
+    ("keys", "says"),
+    [
+        ({"clock": {**KEYS["clock"], "start": 1994}}, "clock.start: must be datetime.date(2026, 1, 31) or ISO text, "),
+        ({"clock": {**KEYS["clock"], "start": "31.1.2026"}}, "not another text"),
+        ({"clock": {**KEYS["clock"], "start": pd.NaT}}, "clock.start: must be a text, a number"),
+        ({"clock": {**KEYS["clock"], "every": timedelta(seconds=1)}}, "clock.every: must be a text such as"),
+        ({"clock": {**KEYS["clock"], "every": 7}}, 'clock.every: must be a text such as "1d", or a timedelta, not int'),
+        ({"clock": {**KEYS["clock"], "horizon": None}}, "clock.horizon: this key is required"),
+        ({"privacy": {"epsilon": "1", "delta": 0, "unit": "event"}}, "privacy.epsilon: must be a number, not str"),
+        ({"privacy": {"epsilon": 1, "delta": 0, "unit": "person"}}, 'unit = {"person": "column", "max_events": 20}'),
+        ({"privacy": {**KEYS["privacy"], "horizon": 3}}, "It belongs in clock."),
+        ({"privacy": {**KEYS["privacy"], "op": "x"}}, "It is a keyword of its own."),
+        ({"privacy": 1}, "privacy: must be a dict, not int"),
+        ({"columns": []}, "columns: must be a list of dicts, one for each column, or a dict of them by name"),
+        ({"columns": 1}, "columns: must be a list of dicts, one for each column, or a dict of them by name"),
+        ({"columns": ["a"]}, "columns.0: must be a dict, not str"),
+    ],
+)
+def test_what_is_wrong_with_keywords_is_said_in_words_of_python(keys: dict[str, Any], says: str) -> None:
+    message = told(**keys)
+    assert says in message
+    assert not any(word in message for word in ("line ", "quotes", "[["))

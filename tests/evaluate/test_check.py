@@ -11,8 +11,8 @@ import deltalake
 import polars as pl
 import pytest
 
-from synthstream import StreamConfig
-from synthstream.errors import ConfigError
+from synthstream import Stream, StreamConfig, check
+from synthstream.errors import ConfigError, SchemaError
 from synthstream.evaluate.check_page import lines_of
 from synthstream.evaluate.findings import Checked, Level, checked
 from synthstream.evaluate.look import look
@@ -325,6 +325,37 @@ def test_every_line_and_the_page_are_stamped_and_only_the_owner_reads_it(tmp_pat
     assert text.count("PRIVATE: shows the data") >= 3
     assert "&lt;b&gt;Bay" in text
     assert "<b>Bay" not in text
+
+
+def test_frames_are_looked_at_as_update_would_take_them(tmp_path: Path) -> None:
+    config = StreamConfig.from_toml(toml(until="2026-01-11"), base=tmp_path)
+    odd = rows(ward=["A", "Bay"] * 150)
+    odd.write_csv(tmp_path / "rows-0.csv")
+    with Stream(config) as stream:  # the report may be asked for beside an open stream
+        stream.update(rows())
+        stream.release()
+        before = contents(tmp_path)
+        found = {kind: check(config, one) for kind, one in (("polars", odd), ("pandas", odd.to_pandas()))}
+        assert contents(tmp_path) == before
+    assert found["polars"] == found["pandas"]
+    assert all(line.startswith("PRIVATE  ") for line in found["polars"].splitlines())
+    assert "300 rows in 1 frame(s)" in found["polars"]
+    assert "are not on the list: 'Bay' (150)" in found["polars"]
+    assert "are dated in ticks that are closed" in found["polars"]
+    both = check(config, odd, tmp_path / "rows-0.csv")
+    assert "600 rows in 1 file(s) and 1 frame(s)" in both
+    assert check(config) == check(config, tmp_path / "rows-0.csv")
+
+
+def test_of_a_frame_nothing_is_proposed_that_only_files_have(tmp_path: Path) -> None:
+    config = StreamConfig.from_toml(toml(), base=tmp_path)
+    found = check(config, rows(when=["31.01.2026 10:00"] * 300))
+    assert "have a time that cannot be read" in found
+    assert "of a frame, convert the columns before `update`" in found
+    assert "[source]\n" not in found
+    assert "There is no row in it." in check(config, rows()[:0])
+    with pytest.raises(SchemaError, match="'ward' is missing"):
+        check(config, rows().drop("ward"))
 
 
 def test_the_status_depends_on_no_row(tmp_path: Path) -> None:

@@ -347,6 +347,12 @@ def test_values_that_sound_like_own_cells() -> None:
     assert "columns.kind" not in warned(folded)
 
 
+@pytest.mark.parametrize(("values", "warns"), [("True False", 1), ("true false", 0), ("TRUE B", 1), ("A True", 1)])
+def test_values_that_cells_of_a_boolean_type_do_not_meet(values: str, warns: int) -> None:
+    found = warned(stream_toml(category("kind", *values.split()), AGE)).get("columns.kind", "")
+    assert ("cells of a boolean type" in found) == bool(warns)
+
+
 @pytest.mark.parametrize(("every", "zone", "warns"), [("1h", "Europe/Berlin", 1), ("1h", "UTC", 0), ("1d", "CET", 0)])
 def test_short_ticks_on_a_clock_that_is_put_forward(every: str, zone: str, warns: int) -> None:
     text = GOOD.replace('every = "1d"', f'every = "{every}"\ntimezone = "{zone}"').replace("until = 2026-01-06\n", "")
@@ -370,6 +376,16 @@ def test_a_clock_without_an_end_of_the_data_is_told() -> None:
     files = '[source]\nkind = "parquet"\npath = "nowhere/*.parquet"\n'
     assert any("No until in [clock]" in note for note in of(endless() + files, rows=False).notes)
     assert not any("No until in [clock]" in note for note in of(GOOD + files, rows=False).notes)
+
+
+def test_a_plan_shows_itself_in_short_with_its_warnings() -> None:
+    found = of(GOOD.replace('name = "ward"', 'name = "count"'), rows=False)
+    for shown in (repr(found), str(found), found._repr_html_()):
+        assert found.words in shown
+        assert "stderr, one column" in shown
+        assert "is what tables of counts call a column of their own" in shown
+        assert "A new stream does not begin so" in shown
+    assert len(repr(found)) < 3_000
 
 
 # -- what is written -------------------------------------------------------------------------------------------------

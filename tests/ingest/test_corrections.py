@@ -128,8 +128,11 @@ def test_rows_are_taken_away_once_at_the_open_tick(tmp_path: Path) -> None:
         list(stream.run())
         assert round(total(finish(stream))) == 3
         stream.corrections.forget(request, request="R1")
+        stream.corrections.forget(visits([1]).drop("when").to_pandas(), request="R1")  # the same rows, in a frame
     with opened(config, 4) as stream:
         assert round(total(finish(stream))) == 2
+        with pytest.raises(BatchConflict, match="'R1' came before with other rows"):
+            stream.corrections.forget(visits([1], ward="B"), request="R1")
         stream.corrections.forget(request, request="R1")
         visits([1], ward="B").write_csv(request)
         with pytest.raises(BatchConflict, match="'R1' came before with other rows"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -21,6 +22,7 @@ from synthstream.config.settings import SETTINGS
 from synthstream.errors import ConfigError, NotReleased, SinkError
 from synthstream.kernel.gate import Gate
 from synthstream.publish.catalogue import describe
+from synthstream.publish.outlets import simulated
 from synthstream.stream.succession import succeed
 from synthstream.stream.verification import verify
 from tests.support.gates import ExactGate
@@ -97,8 +99,26 @@ def test_a_reader_with_an_address_alone_gets_the_same(folder: Path, address: str
     assert repr(theirs).startswith(f"Releases('refresh', 8 in {address}/")
 
 
+def test_a_configuration_does_as_well_as_its_file(folder: Path) -> None:
+    config = StreamConfig.from_toml((folder / "stream.toml").read_text(), base=folder)
+    assert repr(synthstream.releases(config)) == repr(synthstream.releases(folder / "stream.toml"))
+    assert len(synthstream.releases(config, copy=folder / "public/here")) == TICKS
+    assert synthstream.releases(config, simulate=True).config.sink == simulated(config).sink
+    with pytest.raises(NotReleased, match=r"no \[sink\].* rows, table, between and last; a \[sink\] keeps earlier"):
+        synthstream.releases(replace(config, sink=None))
+    with pytest.raises(TypeError, match="a path, an address or a StreamConfig, not dict"):
+        synthstream.releases({})  # type: ignore[arg-type]
+
+
 def test_a_folder_of_releases_needs_nothing_else(folder: Path, tmp_path: Path) -> None:
     shutil.copytree(folder / "public/here", tmp_path / "copy")
+    (tmp_path / "copy" / SETTINGS).unlink()
+    with pytest.raises(ConfigError, match=r"settings\.toml.*synthstream\.describe\(config\)"):
+        synthstream.releases(tmp_path / "copy")
+    config = load(folder / "stream.toml")
+    assert config.sink is not None
+    copied = replace(config, sink=config.sink.model_copy(update={"path": tmp_path / "copy"}))
+    assert synthstream.describe(copied)
     found = synthstream.releases(tmp_path / "copy")
     assert found.last.tables.equals(synthstream.releases(folder / "stream.toml").last.tables)
     assert not (verified := verify(found.config)).findings

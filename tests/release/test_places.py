@@ -182,6 +182,15 @@ def test_mistakes_are_told(release: TableRelease, lower: Any, upper: Any, where:
     assert said in str(error.value)
 
 
+@pytest.mark.parametrize("ends", [((1, 2), (3, 4)), (10, 20), ({"lat": 33}, 34), ([33.0],)])
+def test_ends_without_names_are_refused(release: TableRelease, ends: Any) -> None:
+    for ask in (release.mass, release.box) if len(ends) > 1 else (release.mass,):
+        with pytest.raises(
+            TypeError, match=r'name the coordinate of each end, as in \{"lat": 33.0\}, not (tuple|int|list)'
+        ):
+            ask(*ends)
+
+
 def test_coordinates_that_changed_places_are_told() -> None:
     view = View(name="at_1", place="at", coordinates=("lat", "lon"), bounds=((32, 37), (-122, -114)), depth=1)
     with pytest.raises(SchemaError, match=r"lat: it lies outside .* It lies inside if lat and lon change places"):

@@ -107,7 +107,7 @@ def test_what_is_of_another_type_is_refused_by_name(tmp_path: Path) -> None:
         "where: a condition is a text, .* not list": lambda: found.last.table("ward", where=["x > 6"]),
         r"table: columns are named by texts, .* not \[1\]": lambda: found.last.table([1]),
         "table: columns are named by texts, .* not None": lambda: found.last.table(None),
-        "series: columns are named by texts, .*ward": lambda: found.series(["ward"]),
+        r"series: takes the name of one column, as in .zone., not \['ward'\]": lambda: found.series(["ward"]),
         "rows: n must be a whole number of rows, not True": lambda: found.last.rows(True),
         "takes a StreamConfig, not str; use synthstream.releases": lambda: Releases("releases"),  # type: ignore[arg-type]
         r"takes a number or a range, not 'a'; of a date: releases.at": lambda: found["a"],
@@ -403,6 +403,7 @@ def test_a_card_in_a_notebook(tmp_path: Path) -> None:
     with Stream(real) as stream:
         assert "NOT PRIVATE" not in stream.release()._repr_html_()
         assert "1 releases of 12, events before 2026-01-02" in stream._repr_html_()
+    assert "closed" in stream._repr_html_()
     shown = synthstream.plan(real, rows=False)._repr_html_()
     assert ("a plan: nothing is spent" in shown, "stderr, one column" in shown) == (True, True)
     window = found.between("2026-01-03", "2026-01-05")

@@ -454,6 +454,19 @@ def test_simulated_noise_is_stamped_and_kept_apart(folder: Path) -> None:
         assert path.read_bytes() == (folder / "releases-simulated" / path.relative_to(again)).read_bytes()
 
 
+def test_a_configuration_is_tried_as_its_file_is(folder: Path, config: StreamConfig) -> None:
+    text = '[[mirror]]\nkind = "delta"\npath = "copy"\n'
+    visits([1]).write_parquet(folder / "visits-1.parquet")
+    with Stream(StreamConfig.from_toml(TOML + text, base=folder), simulate=7) as stream:
+        (release, *_) = stream.run()
+        assert (stream.config.state.name, stream.config.mirrors) == ("state-simulated", ())
+    assert not (folder / "state").exists()
+    assert not release.secure
+    assert (folder / "releases-simulated" / "000000").stat().st_mode & 0o077 == 0
+    with synthstream.open(folder / "stream.toml", simulate=7) as stream:
+        assert stream.status()["head"] == synthstream.releases(config, simulate=True).last.head
+
+
 def test_simulated_and_real_runs_never_share_a_state(config: StreamConfig) -> None:
     Stream(config, gates=seeded).close()
     with pytest.raises(StateMismatch, match="simulated"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import tomllib
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -14,6 +15,7 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
+import synthstream
 from synthstream import Counting, Stream
 from synthstream.cli.app import app
 from synthstream.config.config import StreamConfig, load
@@ -46,6 +48,37 @@ def count(release: object, columns: list[str]) -> dict[Any, float]:
     table = release.table(columns)
     keys = table.select(columns).rows() if columns else [()]
     return dict(zip(keys, table["measured"].round(3).to_list(), strict=True))
+
+
+def test_a_successor_from_keywords_names_the_configuration_that_it_goes_on_from(tmp_path: Path) -> None:
+    old, of_file = half(tmp_path, events()), written(tmp_path, NEW, "new.toml")
+    said = tomllib.loads(NEW)
+    after = said.pop("after")
+    new = StreamConfig.of(**said, after={**after, "config": old}, base=tmp_path)
+    assert new.own_hash == of_file.own_hash
+    third = StreamConfig.of(
+        **{**said, "privacy": {**said["privacy"], "epsilon": 2.0}}, after={"config": new}, base=tmp_path
+    )
+    assert [life.own_hash for life in third.lives[:2]] == [old.own_hash, new.own_hash]
+    assert third.lives[0].kept == old.kept
+    assert plan(new, rows=False).words == plan(of_file, rows=False).words
+    assert synthstream.succeed(old, new, gates=exact).cuts[0]["tick"] == CUT
+    with Stream(new, gates=exact) as stream:
+        assert stream.closed == CUT
+        list(stream.run())
+    assert Releases(new).last.head == Releases(of_file).last.head
+    assert not verify(new).findings
+
+
+def test_a_succession_is_tried_with_simulated_noise(tmp_path: Path) -> None:
+    old, new = written(tmp_path), written(tmp_path, NEW, "new.toml")
+    with Stream(old, simulate=7) as stream:
+        stream.update(events())
+        list(stream.run())
+    assert succeed(old, new, simulate=7).state.name == "state-simulated"
+    with Stream(new, simulate=7) as stream:
+        assert stream.closed == CUT
+    assert not (tmp_path / "state").exists()
 
 
 def test_rows_that_wait_go_on_exactly_once_and_late_ones_never(tmp_path: Path) -> None:

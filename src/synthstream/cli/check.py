@@ -8,7 +8,6 @@ from typing import Annotated
 import typer
 
 from synthstream.cli.common import ConfigPath, bar, check_output, console, no_core_dump
-from synthstream.environment import REAL
 
 
 def check_command(
@@ -25,23 +24,15 @@ def check_command(
     synthstream check stream.toml
     synthstream check stream.toml visits-2026-11.csv -o check.html
     """
-    from synthstream.cli.status import facts
     from synthstream.config.config import load
-    from synthstream.evaluate.check_page import STAMP, check_page, lines_of
-    from synthstream.evaluate.findings import Level, checked
-    from synthstream.evaluate.look import look
+    from synthstream.evaluate.check_page import STAMP, check_page, lines_of, look_now
     from synthstream.report.page import write_page
-    from synthstream.report.regions import check_regions
-    from synthstream.stream.opening import begun
 
     if output is not None:
         check_output(config, output, page=True, in_state=False, private=True)
     no_core_dump()
-    loaded = begun(load(config))
-    check_regions(loaded)
-    looked = look(loaded, [path.absolute() for path in files or []], progress=lambda known: bar(known, "reading"))
-    known = facts(loaded)
-    found = checked(loaded, looked, now=REAL.now(), open_tick=known["ticks"], changed=known["changed"])
+    paths = [path.absolute() for path in files or []]
+    found = look_now(load(config), paths, progress=lambda known: bar(known, "reading"))
     shown = console()
     for line in lines_of(found):
         style = "bold" if line.startswith("DO NOT OPEN") or "Verdict" in line else None
@@ -49,5 +40,3 @@ def check_command(
     if output is not None:
         write_page(output, check_page(found), private=True)
         shown.print(f"PRIVATE  {output}: {STAMP}.", style="bold red")
-    if found.verdict is not Level.FINE:
-        shown.print("PRIVATE  Change how files are read, never values, bounds or limits by what the data show.")

@@ -174,9 +174,8 @@ def succeed_command(
     Example: synthstream succeed stream.toml new.toml
     """
     from synthstream.config.config import load
-    from synthstream.publish.outlets import simulated
     from synthstream.schema.clock import written
-    from synthstream.stream.opening import begun, seeded_gates
+    from synthstream.stream.opening import begun
     from synthstream.stream.succession import succeed, successor_of
     from synthstream.synthesizers.succession import promise_of, waits_as_other
 
@@ -184,8 +183,7 @@ def succeed_command(
     old, loaded = load(config), load(new)
     when_stopped(lambda: "Either stream is whole: say the same command again.")
     if simulate:
-        old, loaded = simulated(old), simulated(loaded)
-        found = succeed(old, loaded, read_again=read_again, gates=seeded_gates(seed), seed=seed)
+        found = succeed(old, loaded, read_again=read_again, simulate=seed)
     else:
         successor = successor_of(begun(old), loaded)  # what is wrong with it is said before anything is asked
         if not read_again and (words := waits_as_other(successor)):

@@ -76,7 +76,7 @@ def facts(config: StreamConfig, *, simulate: bool = False, mirrors: bool = False
     """
     from synthstream.schema.clock import due
     from synthstream.state.looking import to_look_at
-    from synthstream.stream.opening import begun, encodes_otherwise
+    from synthstream.stream.opening import begun, changes_from
     from synthstream.synthesizers.succession import promise_of
 
     config = begun(config)
@@ -88,9 +88,7 @@ def facts(config: StreamConfig, *, simulate: bool = False, mirrors: bool = False
             marked, ledger, backup = store.population(), store.ledger(), store.is_copy
             kept = None if marked is None else store.measurement(marked[0])
             last, head = (-1, None) if kept is None else (kept.tick, kept.head)
-            changed = config.differences(store.meta("config") or config.public_json())
-            if not changed and encodes_otherwise(config, store):
-                changed = ["the coefficients of its counters, as this version, or its libraries, compute them"]
+            changed = changes_from(config, store)
     clock, sink, now = _clock(config) if changed else config.clock, config.sink, REAL.now()
     ticks, horizon = last + 1, ledger[-1]["horizon"] if ledger else clock.horizon
     complete = horizon is not None and ticks >= horizon

@@ -17,9 +17,9 @@ from pydantic import ValidationError
 from synthstream.config.after import After, AfterSection, changed_for_ever
 from synthstream.config.assembling import OLDER, check_sound_sections, objects, older_grids
 from synthstream.config.constraints import NOTHING, Known
-from synthstream.config.declared import columns_of
 from synthstream.config.differing import differences
 from synthstream.config.keys import keys_by_section
+from synthstream.config.keywords import KeywordProblems, sections_of
 from synthstream.config.problems import Problems, hint_of
 from synthstream.config.renamed import use_new_names
 from synthstream.config.secrecy import EncryptionConfig
@@ -31,6 +31,7 @@ from synthstream.config.synthesis import SynthesizerConfig
 from synthstream.errors import ConfigError
 from synthstream.kinds import NEWEST, Edition
 from synthstream.schema.clock import Clock
+from synthstream.schema.columns import Column
 from synthstream.schema.mapping import SchemaMapping
 from synthstream.schema.schema import Schema
 from synthstream.workload import Workload
@@ -111,6 +112,11 @@ class StreamConfig:
         except tomllib.TOMLDecodeError as error:
             problems.raise_if_any()  # a place that is still open is no valid TOML either
             raise ConfigError(f"{origin}: not valid TOML: {error}{hint_of(text, str(error))}") from None
+        return cls._read(data, base, problems, edition)
+
+    @classmethod
+    def _read(cls, data: dict[str, Any], base: Path | None, problems: Problems, edition: Edition | None = None) -> Self:
+        """What sections say; ``problems`` tells of them."""
         use_new_names(data, problems)
         folder = (base or Path.cwd()).absolute()
         try:
@@ -140,7 +146,7 @@ class StreamConfig:
         cls,
         *,
         frame: Any = None,
-        columns: Sequence[Mapping[str, Any]] | Mapping[str, Mapping[str, Any]] = (),
+        columns: Sequence[Mapping[str, Any] | Column] | Mapping[str, Mapping[str, Any]] = (),
         base: Path | None = None,
         **sections: Any,
     ) -> Self:
@@ -149,9 +155,12 @@ class StreamConfig:
         Args:
             frame: its columns are those of the stream: a polars, pandas or pyarrow frame, or a polars schema. Types and
                 the categories of an ``Enum`` are looked at; no value of any row.
-            columns: sections ``[[columns]]``; with a frame, by column, what its types do not declare.
+            columns: a dict of keys for each column, or a ``Category`` and the like; in a list, or by name. With a
+                frame, what its types do not declare.
             base: see :meth:`from_toml`.
-            sections: ``name``, ``state``, ``privacy``, ``clock``, and so on.
+            sections: ``name``, ``state``, ``privacy``, ``clock``, and so on. Dates may be ISO text, durations
+                ``timedelta``, numbers numpy's; ``after["config"]`` may be a configuration. A key that is ``None``
+                counts as left out.
 
         Raises:
             ConfigError: all that is wrong with it.
@@ -168,11 +177,8 @@ class StreamConfig:
             ... ).workload.cells
             60
         """
-        if frame is not None:
-            columns = columns_of(
-                frame, columns if isinstance(columns, Mapping) else {one["name"]: one for one in columns}
-            )
-        return cls.from_toml(toml_of({**sections, "columns": list(columns)}), base=base, origin="keywords")
+        problems = KeywordProblems(columns, keys_by_section(File))
+        return cls._read(sections_of(sections, columns, frame, problems), base, problems)
 
     def public_json(self) -> str:
         """Canonical JSON of all that defines the releases: privacy, clock without ``until``, columns, synthesizer."""

@@ -142,6 +142,9 @@ class Problems:
                 return f'{where}: has no effect with kind = "{tag}", whose keys are {knows}'
         if detail["type"] == "extra_forbidden":
             return f"{key}: there is no such key here.{self._meant(path, known)} Allowed: {', '.join(known)}"
+        return self._worded(detail, path, key)
+
+    def _worded(self, detail: Any, path: Path, key: str) -> str:
         return _worded(detail, path, key)
 
     def _meant(self, path: Path, known: Sequence[str]) -> str:
@@ -153,14 +156,18 @@ class Problems:
             return " It stands at the top of the file, before the first section."
         return near or (f" It belongs in {' or '.join(map(_heading, homes))}." if homes else "")
 
+    def _name_of(self, column: int) -> str | None:
+        """The name of a column by its number, if it says one."""
+        line = self._lines.get(("columns", column, "name"))
+        name = re.search(r"=\s*[\"'](.*)[\"']", self._text.splitlines()[line - 1]) if line else None
+        return name and name[1]
+
     def _key(self, path: Path, kind: str) -> str:
         """A key as a person would call it: a column by its name, where it has one."""
         rest = ("type",) if kind.startswith("union_tag") and len(path) == 2 else path[2:]
         if len(path) > 1 and path[0] == "columns" and isinstance(path[1], int):
-            name = re.search(
-                r"=\s*[\"'](.*)[\"']", self._text.splitlines()[self._lines.get((*path[:2], "name"), 1) - 1]
-            )
-            column = f"column {name[1]!r}" if name and (*path[:2], "name") in self._lines else f"columns.{path[1]}"
+            name = self._name_of(path[1])
+            column = f"columns.{path[1]}" if name is None else f"column {name!r}"
             return f"{column}: {'.'.join(map(str, rest))}" if rest else column
         return ".".join(str(part) for part in path if path[0] != "mirror" or not isinstance(part, int))
 

@@ -183,7 +183,7 @@ class _Datetime(ColumnSection):
 
 AnyColumn = Annotated[_Category | _Boolean | _Integer | _Number | _Datetime | PlaceSection, Field(discriminator="type")]
 
-_MADE: dict[str, type[Column]] = {made.type: made for made in (Category, Boolean, Integer, Number, Datetime)}
+MADE: dict[str, type[Column]] = {made.type: made for made in (Category, Boolean, Integer, Number, Datetime)}
 
 
 class File(Section):
@@ -226,7 +226,7 @@ def column_of(section: AnyColumn, timezone: str) -> Column:
         settings["timezone"] = timezone
     elif section.type == "datetime" and not known_zone(settings["timezone"]):
         raise ConfigError(f"timezone = {section.timezone!r}: {no_zone(settings['timezone'])}")
-    return _MADE[section.type](words=section.words, **settings)
+    return MADE[section.type](words=section.words, **settings)
 
 
 def coordinate_of(section: AnyColumn, bits: int) -> Coordinate:

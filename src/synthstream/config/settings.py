@@ -89,7 +89,7 @@ def _written(value: Any, *, top: bool = False) -> str:
     if isinstance(value, Path):
         value = str(value)
     if not isinstance(value, str | int):
-        raise TypeError(f"{value!r} is none of the values of a stream.toml")
+        raise TypeError(f"{type(value).__name__} is no type of a stream.toml")
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 

@@ -1,32 +1,78 @@
-"""PRIVATE. What ``check`` tells: lines for a terminal, and a page."""
+"""PRIVATE. What ``check`` tells: lines for a terminal or a notebook, and a page."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Any
 
-from synthstream.evaluate.findings import Checked
+from synthstream.config.config import StreamConfig
+from synthstream.environment import REAL
+from synthstream.evaluate.findings import Checked, Level, checked
 from synthstream.evaluate.formats import percent, texts_of
-from synthstream.evaluate.look import Cells
+from synthstream.evaluate.look import Cells, look
 from synthstream.report.charts import Bar, Table, bar_chart
 from synthstream.report.page import moment, render
+from synthstream.report.regions import check_regions
+from synthstream.schema.coercion import Frame
 from synthstream.schema.columns import Category
 from synthstream.schema.places import View
+from synthstream.state.looking import to_look_at
+from synthstream.stream.opening import begun, changes_from
 
 STAMP = "PRIVATE: shows the data. For the custodian alone; do not publish"
 _MARKS = ("fine", "look at this", "DO NOT OPEN")
 _WIDTH, _LISTED = 48, 40
 
 
+def check(config: StreamConfig, *rows: Frame | str | Path) -> str:
+    """Look at private rows before anything is spent: dates that cannot be read, values off the list, empty ticks.
+
+    PRIVATE, for the custodian's eyes: every line says so. Nothing is counted, and no state is changed. Change how rows
+    are read, never values, bounds or limits by what the data show: these must be known publicly.
+
+    Args:
+        rows: polars, pandas or pyarrow frames, or paths of files; none: the new files of the configured source.
+
+    Returns:
+        What the command ``check`` prints.
+
+    Raises:
+        SchemaError: a frame lacks a column. ``ConfigError``: there are no files.
+
+    Example: ``print(synthstream.check(config, frame))``
+    """
+    said = [Path(one).absolute() if isinstance(one, str | Path) else one for one in rows]
+    return "\n".join(f"PRIVATE  {line}" for line in lines_of(look_now(config, said)))
+
+
+def look_now(
+    config: StreamConfig, said: Sequence[Path | Frame], *, progress: Callable[[list[Any]], Iterable[Any]] = iter
+) -> Checked:
+    """What is found in files and frames, by the machine's clock and the stream's state, if there is one."""
+    config, open_tick, changed = begun(config), 0, list[str]()
+    check_regions(config)
+    looked, store = look(config, said, progress=progress), to_look_at(config.state)
+    if store is not None:
+        with closing(store):
+            last, changed = store.last(), changes_from(config, store)
+            open_tick = 0 if last is None else last.tick + 1
+    return checked(config, looked, now=REAL.now(), open_tick=open_tick, changed=changed)
+
+
 def lines_of(found: Checked) -> Iterator[str]:
     """All of it as lines, to be stamped one by one."""
-    rows = found.looked.rows
-    new = found.looked.files or found.looked.refused
-    files = f"{rows.count:,} rows in {len(found.looked.files):,} file(s)" if new else "no new file"
-    yield f"{found.config.name}: {files}"
+    rows, looked = found.looked.rows, found.looked
+    parts = [f"{len(looked.files):,} file(s)"] if looked.files or looked.refused else []
+    parts += [f"{looked.frames:,} frame(s)"] if looked.frames else []
+    yield f"{found.config.name}: " + (f"{rows.count:,} rows in {' and '.join(parts)}" if parts else "no new file")
     yield f"Verdict: {_verdict(found)}"
     for finding in found.findings:
         yield f"{_MARKS[finding.level]}: {finding.about}: {finding.words}"
-    if found.lines:
+    if found.lines and looked.frames:
+        yield "Keys of [source] change how files are read; of a frame, convert the columns before `update`."
+    elif found.lines:
         yield "Lines that would change how files are read:"
         yield from (f"    {line}" for line in found.lines)
     if rows.count:
@@ -41,11 +87,13 @@ def lines_of(found: Checked) -> Iterator[str]:
         if known.other:
             yield f"{name}: most frequent in other: {texts_of(known.odd)}"
     yield from persons_of(found)
+    if found.verdict is not Level.FINE:
+        yield "Change how rows are read, never values, bounds or limits by what the data show."
 
 
 def _verdict(found: Checked) -> str:
     """In words; there is none of nothing."""
-    something = found.looked.files or found.looked.refused or found.verdict
+    something = found.looked.files or found.looked.frames or found.looked.refused or found.verdict
     return found.verdict.words if something else "none: there was nothing new to look at"
 
 

@@ -185,7 +185,7 @@ def _settings(config: StreamConfig, changed: Sequence[str]) -> Iterator[Finding]
 
 
 def _files(config: StreamConfig, looked: Looked) -> Iterator[Finding]:
-    if not looked.files and not looked.refused:
+    if not looked.files and not looked.refused and not looked.frames:
         counted = f"All files ({looked.known:,}) were counted before; name those that you want to look at again."
         level, words = (Level.FINE, counted) if looked.known else (Level.STOP, "There is no file to look at.")
         yield Finding(level=level, about="[source]", words=words)
@@ -215,8 +215,9 @@ def _files(config: StreamConfig, looked: Looked) -> Iterator[Finding]:
     for finding, (path, *more) in same.items():
         named = f"{path} (and {len(more):,} more)" if more else str(path)
         yield replace(finding, words=finding.words.replace("\0", named))
-    if looked.files and not looked.rows.count:
-        yield Finding(level=Level.STOP, about="[source]", words="There is no row in these files.")
+    if (looked.files or looked.frames) and not looked.rows.count:
+        what, about = ("these files", "[source]") if looked.files else ("it", "frame")
+        yield Finding(level=Level.STOP, about=about, words=f"There is no row in {what}.")
 
 
 def _times(config: StreamConfig, looked: Looked, over: int, open_tick: int) -> Iterator[Finding]:

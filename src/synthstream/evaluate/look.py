@@ -6,11 +6,12 @@ For the custodian's eyes. Rows are counted here beside the stream: nothing is wr
 from __future__ import annotations
 
 import codecs
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -24,7 +25,7 @@ from synthstream.ingest.delta import DeltaSource
 from synthstream.ingest.filenames import FileNames, item_of
 from synthstream.ingest.files import FileSource
 from synthstream.schema.clock import Clock
-from synthstream.schema.coercion import numbers, polars_frame, texts
+from synthstream.schema.coercion import Frame, numbers, polars_frame, slices, texts
 from synthstream.schema.columns import Category, Column, Mask
 from synthstream.schema.coordinates import Coordinate
 from synthstream.schema.schema import Schema
@@ -118,10 +119,11 @@ class Rows:
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Looked:
-    """What was seen in files.
+    """What was seen in files and frames.
 
     Args:
         files: that were read.
+        frames: how many were looked at.
         refused: those that cannot be, with what stands against them, and the first line of each.
         encodings: of CSV files that are not UTF-8: what their bytes look like, as ``stream.toml`` names it, or UTF-16.
         known: number of files of the source that were counted before.
@@ -132,6 +134,7 @@ class Looked:
     refused: dict[Path, tuple[str, str]]
     encodings: dict[Path, str]
     known: int = 0
+    frames: int = 0
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -151,29 +154,31 @@ class Persons:
 
 
 def look(
-    config: StreamConfig, paths: Sequence[Path], *, progress: Callable[[list[Path]], Iterable[Path]] = iter
+    config: StreamConfig, said: Sequence[Path | Frame], *, progress: Callable[[list[Any]], Iterable[Any]] = iter
 ) -> Looked:
-    """Look at files. Time: some seconds for a million rows. Memory: a chunk for each thread, and the keys of persons.
+    """Look at rows. Time: some seconds for a million. Memory: a chunk for each thread, and the keys of persons.
 
     Args:
-        paths: of files; none: those of the configured source that have not been counted.
+        said: paths of files, and frames; none: files of the configured source that have not been counted.
         progress: wraps the loop over the files.
 
     Raises:
         ConfigError: the stream has no files of its own, and none is named.
         SourceError: the system cannot read a file.
+        SchemaError: a frame lacks a column.
     """
     if config.log is not None and config.log.of_changes:
         config = replace(config, op=None)  # what somebody has are files of the table, which say nothing of changes
-    found, read = Rows(), list[Path]()
+    found, read, frames = Rows(), list[Path](), 0
     refused, encodings = dict[Path, tuple[str, str]](), dict[Path, str]()
-    new, known = (list(paths), 0) if paths else _not_counted(config)
+    new, known = (list(said), 0) if said else _not_counted(config)
     for path in progress(new):
-        total, source = Rows(), file_of(config, path) if paths else files_of(config) or file_of(config, path)
+        if not isinstance(path, Path):
+            found, frames = found + _all_of(config, None, slices(path, _CHUNK)), frames + 1
+            continue
+        source = file_of(config, path) if said else files_of(config) or file_of(config, path)
         try:
-            chunks = source.as_written().read(path, chunk_rows=_CHUNK)
-            for rows in in_threads(partial(rows_of, config, source), chunks, threads=THREADS):
-                total += rows
+            total = _all_of(config, source, source.as_written().read(path, chunk_rows=_CHUNK))
         except (FileDamaged, SchemaError) as error:
             refused[path] = (str(error), _first_line(path))
             continue
@@ -181,7 +186,11 @@ def look(
         plain = path.suffix == ".csv" and source.dialect.encoding == "utf-8"
         if plain and (encoding := encoding_of(path)) is not None:
             encodings[path] = encoding
-    return Looked(rows=found, files=tuple(read), refused=refused, encodings=encodings, known=known)
+    return Looked(rows=found, files=tuple(read), refused=refused, encodings=encodings, known=known, frames=frames)
+
+
+def _all_of(config: StreamConfig, source: FileSource | None, chunks: Iterator[Frame]) -> Rows:
+    return sum(in_threads(partial(rows_of, config, source), chunks, threads=THREADS), start=Rows())
 
 
 def _not_counted(config: StreamConfig) -> tuple[list[Path], int]:
@@ -209,10 +218,10 @@ def _knows(store: Store, name: str) -> bool:
     return store.ingested(item_of(name)) is not None
 
 
-def rows_of(config: StreamConfig, source: FileSource, chunk: pl.DataFrame) -> Rows:
-    """What the rows of one frame are, as they are written. Total: no row can raise."""
+def rows_of(config: StreamConfig, source: FileSource | None, chunk: Frame) -> Rows:
+    """What the rows of one frame are, as they are written, in a file of a source or by themselves. Total."""
     written = polars_frame(chunk, columns_of(config))
-    frame = written.select(source.meant(series) for series in written)
+    frame = written if source is None else written.select(source.meant(series) for series in written)
     clock, ticks = config.clock, config.clock.ticks_of(frame)
     present, number = np.unique(ticks, return_counts=True)
     found = Rows(

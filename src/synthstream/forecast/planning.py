@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
+from html import escape
 from typing import Any, TypeVar
 
 import numpy as np
@@ -30,6 +31,7 @@ from synthstream.synthesizers.succession import promise_of, waits_as_other
 NEIGHBOURS = (0.5, 2.0)
 # Assumed where nothing is said; plan says so.
 _ASSUMED = Rate(number=100, per="tick")
+_OF = {0: "total", 1: "one column"}
 
 T = TypeVar("T")
 # Hands out pieces of work one by one, and may show how far it is.
@@ -171,10 +173,18 @@ class Plan:
         return 300_000_000 + 5 * self.state_bytes
 
     def _repr_html_(self) -> str:
-        """How a notebook shows it: the promise, and the expected errors of one measured cell."""
+        """How a notebook shows it: the promise, the expected errors of one measured cell, and warnings."""
+        return framed(self.name, "a plan: nothing is spent", self.words, body=self._shown(html=True))
+
+    def __repr__(self) -> str:
+        return f"{self.name}, a plan: {self.words}\n{self._shown(html=False)}"
+
+    def _shown(self, *, html: bool) -> str:
         lines = [{"after": f.asked, "events": round(f.events)} | _stderr_of(f) for f in self.forecasts]
         with pl.Config(tbl_hide_dataframe_shape=True, tbl_hide_column_data_types=True):
-            return framed(self.name, "a plan: nothing is spent", self.words, body=pl.DataFrame(lines)._repr_html_())
+            table = pl.DataFrame(lines)._repr_html_() if html else str(pl.DataFrame(lines))
+        told = (f"Warning: {caution.about}: {caution.words}" for caution in self.cautions)
+        return table + "".join(f"<p>{escape(words)}</p>" if html else f"\n{words}" for words in told)
 
     def facts(self) -> dict[str, Any]:
         """All of it for JSON."""
@@ -202,8 +212,7 @@ class Plan:
 
 
 def _stderr_of(forecast: Forecast) -> dict[str, float]:
-    of = {0: "total", 1: "one column"}
-    return {f"stderr, {of.get(k, f'{k} columns')}": round(error, 1) for k, error in forecast.stderr.items()}
+    return {f"stderr, {_OF.get(k, f'{k} columns')}": round(error, 1) for k, error in forecast.stderr.items()}
 
 
 def plan(
@@ -218,8 +227,7 @@ def plan(
 
     Args:
         expect: a public guess of the rate of events, such as ``"500/day"``; left out: 100 a tick are assumed.
-        at_ticks: after how many ticks, as in ``[10, 100]``; one beyond the horizon is answered for the horizon, with a
-            note; left out: days 1, 30, 365 and 3650, up to the horizon.
+        at_ticks: after how many ticks, as in ``[10, 100]``, at most the horizon; left out: days 1, 30, 365 and 3650.
         rows: whether to simulate the published rows too, which takes some seconds.
         track: hands out the pieces of that work, so that a progress bar can follow.
 

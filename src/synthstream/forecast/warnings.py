@@ -78,6 +78,7 @@ def cautions_of(
         *_commas(config),
         *_dots(config),
         *_folds(config),
+        *_truths(config),
         *_short_hours(config),
         *([] if assumed else _short_ticks(config, stderr[ticks[0]], rate)),
         *_large_columns(config, ticks[-1], stderr[ticks[-1]], rate),
@@ -104,7 +105,7 @@ def weak_budget(config: StreamConfig) -> Iterator[Caution]:
 
 def _clash(config: StreamConfig) -> Iterator[Caution]:
     if config.workload is not None and (why := clash(config.schema.names)):
-        yield Caution("columns", f"{why}. A new stream does not begin so.")
+        yield Caution("columns", f"{why.removeprefix('columns: ')}. A new stream does not begin so.")
 
 
 def _of_edition(config: StreamConfig) -> Iterator[Caution]:
@@ -190,6 +191,20 @@ def _folds(config: StreamConfig) -> Iterator[Caution]:
                     f"The list has {found[0]!r}, and {_WHOSE[key]} cells count as {key!r}, a value beside it. If both "
                     f'are the same, say {key} = "{found[0]}".',
                 )
+
+
+def _truths(config: StreamConfig) -> Iterator[Caution]:
+    """Values that cells of a boolean type do not meet, as these are read as the texts true and false."""
+    for column in config.schema.columns:
+        if not isinstance(column, Category) or column.type != "category":
+            continue
+        found = [value for value in column.values if value.lower() in ("true", "false") and value != value.lower()]
+        if found and not {"true", "false"} & set(column.values):
+            yield Caution(
+                f"columns.{column.name}",
+                f"The list has {found[0]!r}, and cells of a boolean type, as a frame may have, are read as "
+                f'{found[0].lower()!r}: none of them is on the list. Say type = "boolean", which reads all of these.',
+            )
 
 
 def _short_hours(config: StreamConfig) -> Iterator[Caution]:

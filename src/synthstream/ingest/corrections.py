@@ -14,6 +14,7 @@ from synthstream.errors import ConfigError, SourceError
 from synthstream.ingest.counting import files_of
 from synthstream.ingest.filenames import RETIRED, FileNames, counted, item_of
 from synthstream.ingest.files import FileSource
+from synthstream.schema.coercion import Frame
 from synthstream.state.sealing import framed
 from synthstream.state.store import Store
 from synthstream.state.turns import alone
@@ -43,7 +44,7 @@ class Corrections:
     are taken away are events of their own, which the claim counts.
 
     Args:
-        forget: takes the rows of a file away at the open tick, under the id of a request.
+        forget: takes rows away at the open tick, under the id of a request.
         lock: of all that threads share with it.
         open_tick: tells the open tick.
     """
@@ -74,25 +75,26 @@ class Corrections:
         return FileNames(source=self._config.source, base=self._config.base)
 
     @alone
-    def forget(self, rows: str | Path, *, request: str) -> None:
-        """Take the rows of a file away at the open tick, whether they had counted or not: nobody is told.
+    def forget(self, rows: Frame | str | Path, *, request: str) -> None:
+        """Take rows away at the open tick, whether they had counted or not: nobody is told.
 
         After a cut, and in a segment on top of a lost state, those that are dated before it, or have no readable time,
         stay: they may have counted on the other side.
 
         Args:
-            rows: written as the source's files are; op is not needed, nor is time before any cut or segment.
+            rows: a polars, pandas or pyarrow frame; or the path of a file, written as the source's files are. op is not
+                needed, nor is time before any cut or segment.
             request: the same id and rows again is a no-op.
 
         Raises:
             ConfigError: the stream has no op.
-            SchemaError: the file lacks a column.
+            SchemaError: a column is missing.
             BatchConflict: the id came with other rows.
             HorizonExhausted: all ticks have been released.
         """
         if self._config.op is None:
             raise ConfigError(_NO_OP)
-        self._forget(Path(rows).absolute(), request, open_tick=self._open_tick())
+        self._forget(rows, request, open_tick=self._open_tick())
 
     @alone
     def listed(self) -> list[tuple[str, Stands]]:

@@ -11,7 +11,7 @@ from datetime import datetime
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -97,23 +97,26 @@ class Intake:
         self.findings: dict[Path, str] = {}  # of the last look at the files, for the operator alone
 
     def update(self, rows: Frame | str | Path | PrivateRows, *, batch_id: str | None, open_tick: int) -> None:
-        if isinstance(rows, str | Path):
-            path = Path(rows).absolute()
-            chunks: Iterator[Frame] = file_of(self._config, path).read(path, chunk_rows=_CHUNK_ROWS)
-        else:
-            chunks = slices(rows, _CHUNK_ROWS)
+        chunks = self._chunks(rows)
         encoded = (chunk if isinstance(chunk, PrivateRows) else encode(self._config, chunk) for chunk in chunks)
         if not self._once(_batch(batch_id), encoded, self._told, partial(self._add, open_tick=open_tick)):
             raise _conflict(batch_id)
 
-    def forget(self, path: Path, request: str, *, open_tick: int) -> None:
+    def _chunks(self, rows: Frame | str | Path | PrivateRows, **reading: Any) -> Iterator[Frame]:
+        """Rows of a file, or of a frame, in parts."""
+        if not isinstance(rows, str | Path):
+            return slices(rows, _CHUNK_ROWS)
+        path = Path(rows).absolute()
+        return file_of(self._config, path, **reading).read(path, chunk_rows=_CHUNK_ROWS)
+
+    def forget(self, rows: Frame | str | Path, request: str, *, open_tick: int) -> None:
         if self._config.clock.horizon is not None and open_tick >= self._config.clock.horizon:
             raise HorizonExhausted("All ticks have been released: none is open at which rows could be taken away.")
         # Where earlier rows have counted elsewhere, their own time says which may be taken away here.
         dated = self._first > 0
         columns = columns_of(self._config, away=True, dated=dated)
-        chunks = file_of(self._config, path, columns=columns).read(path, chunk_rows=_CHUNK_ROWS)
-        encoded = (encode(self._config, rows, away=True, dated=dated) for rows in chunks)
+        chunks = self._chunks(rows, columns=columns)
+        encoded = (encode(self._config, chunk, away=True, dated=dated) for chunk in chunks)
         count = partial(self._add, open_tick=open_tick)
         if not self._once(f"forget {request}", encoded, PrivateRows.content, count):
             raise BatchConflict(

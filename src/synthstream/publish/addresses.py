@@ -22,9 +22,9 @@ from typing_extensions import override
 from synthstream.config.config import StreamConfig, load
 from synthstream.config.settings import SETTINGS
 from synthstream.config.sinks import SinkConfig
-from synthstream.errors import ConfigError, NotReleased, SinkError
+from synthstream.errors import ConfigError, SinkError
 from synthstream.publish.folder import Newest, ParquetSink
-from synthstream.publish.outlets import configured, parquet_sink
+from synthstream.publish.outlets import configured, parquet_sink, refuse_no_sink
 
 _SCHEMES = ("http://", "https://")
 _SECONDS = 60
@@ -32,13 +32,13 @@ _SECONDS = 60
 _ABSENT = (403, 404, 410)
 
 
-def located(place: str | Path, *, simulate: bool = False) -> tuple[StreamConfig, ParquetSink]:
+def located(place: str | Path | StreamConfig, *, simulate: bool = False) -> tuple[StreamConfig, ParquetSink]:
     """A stream's public settings, and its releases, at a place.
 
     Args:
-        place: a ``stream.toml``; a folder of releases, or a site that ``publish`` wrote; or the http or https address
-            of one of these two.
-        simulate: of a ``stream.toml``: those of its simulated run.
+        place: a ``stream.toml``, or its configuration; a folder of releases, or a site that ``publish`` wrote; or the
+            http or https address of one of these two.
+        simulate: of a stream's own configuration: those of its simulated run.
 
     Raises:
         ConfigError: there is no valid configuration, or no ``settings.toml`` beside the releases.
@@ -47,13 +47,10 @@ def located(place: str | Path, *, simulate: bool = False) -> tuple[StreamConfig,
     """
     if isinstance(place, str) and place.startswith(_SCHEMES):
         return _behind(place.rstrip("/"))
-    path = Path(place)
-    if not path.is_dir():
-        config = configured(path, simulate=simulate)
-        if config.sink is None:
-            raise NotReleased("This configuration has no [sink]: its releases are in no folder. Ask the Stream itself.")
-        return config, parquet_sink(config.sink)
-    for settings, releases in _candidates(str(path.absolute())):
+    if isinstance(place, StreamConfig) or not Path(place).is_dir():
+        config = configured(place, simulate=simulate)
+        return config, parquet_sink(refuse_no_sink(config))
+    for settings, releases in _candidates(str(Path(place).absolute())):
         if Path(settings, SETTINGS).is_file():
             return _at(load(Path(settings, SETTINGS)), Path(releases)), ParquetSink(Path(releases))
     raise _unknown(str(place))
@@ -85,7 +82,7 @@ def _at(config: StreamConfig, folder: Path) -> StreamConfig:
 def _unknown(place: str) -> ConfigError:
     return ConfigError(
         f"{place}: there is no {SETTINGS}. Name the folder or address of published releases; their publisher writes "
-        "that file with `synthstream describe stream.toml`"
+        "that file with `synthstream describe stream.toml`, or synthstream.describe(config)"
     )
 
 

@@ -81,8 +81,12 @@ class _Newest(NamedTuple):
 def describe(config: StreamConfig) -> bool:
     """Write descriptions and settings beside the releases, if they are not as they should be; tells whether it did.
 
+    ``settings.toml`` is for readers with this program: :func:`synthstream.releases` asks for it where they have the
+    folder alone. ``datapackage.json``, ``croissant.json`` and ``deployment.yaml`` describe the newest release for
+    portals and registries. The command ``run`` writes them after each run; a :class:`Stream` does not.
+
     Args:
-        config: of the stream, with the folders of a simulation if it is one.
+        config: of the stream; of a simulated one, ``stream.config``.
 
     Raises:
         SinkError: there is no release, or the folder cannot be written. Releases are never touched.

@@ -13,7 +13,7 @@ from synthstream.config.config import StreamConfig, load
 from synthstream.config.settings import SETTINGS
 from synthstream.config.sinks import SIMULATED, AnyMirror, DeltaMirror, FilesMirror, SinkConfig
 from synthstream.environment import REAL, Env
-from synthstream.errors import ConfigError, SinkError
+from synthstream.errors import ConfigError, NotReleased, SinkError
 from synthstream.publish.delta import DeltaTable
 from synthstream.publish.folder import Anchor, ParquetSink, Sink
 from synthstream.publish.mirrors import Mirror
@@ -112,9 +112,20 @@ def mirror_of(mirror: AnyMirror, stream: str, env: Env) -> Mirror:
     return PostgresTable(mirror.table, stream=stream, service=mirror.service, content=mirror.content, env=env)
 
 
-def configured(path: Path, *, simulate: bool) -> StreamConfig:
-    """The configuration in a file, with the folders of a simulation if it is one. Raises as :func:`load`."""
-    return simulated(load(path)) if simulate else load(path)
+def configured(place: str | Path | StreamConfig, *, simulate: bool) -> StreamConfig:
+    """A configuration, or the one in a file, with the folders of a simulation if it is one. Raises as :func:`load`."""
+    config = place if isinstance(place, StreamConfig) else load(place)
+    return simulated(config) if simulate else config
+
+
+def refuse_no_sink(config: StreamConfig) -> SinkConfig:
+    """Where releases go. Raises ``NotReleased`` if they go nowhere."""
+    if config.sink is None:
+        raise NotReleased(
+            "This configuration has no [sink]: its releases are in no folder. Its Stream has the newest one, by rows, "
+            "table, between and last; a [sink] keeps earlier ones."
+        )
+    return config.sink
 
 
 def simulated(config: StreamConfig) -> StreamConfig:

@@ -22,7 +22,7 @@ from synthstream.measured import Committed, Measured
 from synthstream.publish.addresses import located
 from synthstream.publish.building import Builder, from_releases
 from synthstream.publish.folder import ParquetSink, as_published
-from synthstream.publish.outlets import as_begun, parquet_sink, refuse_other_releases
+from synthstream.publish.outlets import as_begun, parquet_sink, refuse_no_sink, refuse_other_releases
 from synthstream.publish.windows import known, located_by_step, masses_by_step, window
 from synthstream.release.areas import Bounds, Inside
 from synthstream.release.comparing import between_spans
@@ -33,20 +33,20 @@ from synthstream.release.window import Moment, PointWindow, Window, moment_of
 from synthstream.schema.binned import Datetime
 from synthstream.schema.clock import written
 from synthstream.schema.columns import Column
-from synthstream.schema.conditions import names_of
 from synthstream.schema.schema import Schema
 from synthstream.synthesizers.succession import known_since
 from synthstream.workload import CodeArray, FloatArray, IntArray, Workload
 
 
-def releases(place: str | Path, *, simulate: bool = False, copy: str | Path | None = None) -> Releases:
+def releases(place: str | Path | StreamConfig, *, simulate: bool = False, copy: str | Path | None = None) -> Releases:
     """The published releases of a stream.
 
     Args:
-        place: a ``stream.toml``; or a folder of releases, or a site that ``publish`` wrote, or the http or https
-            address of either: ``settings.toml``, which lies there, says what the stream is.
-        simulate: of a ``stream.toml``: those of its simulated run.
-        copy: of a ``stream.toml``: read the releases here, in a folder, or at an address (``s3://...``) that a mirror
+        place: a ``stream.toml``, or a :class:`StreamConfig`; or a folder of releases, or a site that ``publish`` wrote,
+            or the http or https address of either: ``settings.toml``, which lies there, says what the stream is
+            (:func:`synthstream.describe` writes it).
+        simulate: of a stream's own configuration: those of its simulated run.
+        copy: of the same: read the releases here, in a folder, or at an address (``s3://...``) that a mirror
             of kind ``files`` copies to.
 
     Raises:
@@ -56,6 +56,8 @@ def releases(place: str | Path, *, simulate: bool = False, copy: str | Path | No
 
     Example: ``synthstream.releases("https://data.example.org/evictions").last.table("zone")``
     """
+    if not isinstance(place, str | Path | StreamConfig):
+        raise TypeError(f"releases takes a path, an address or a StreamConfig, not {type(place).__name__}")
     config, sink = located(place, simulate=simulate)
     if copy is not None:
         return Releases(replace(config, sink=SinkConfig(kind="parquet", path=place_of(str(copy), Path))))
@@ -85,10 +87,9 @@ class Releases:
     def __init__(self, config: StreamConfig, *, sink: ParquetSink | None = None) -> None:
         if not isinstance(config, StreamConfig):
             raise TypeError(f"Releases takes a StreamConfig, not {type(config).__name__}; use synthstream.releases()")
-        if config.sink is None:
-            raise NotReleased("This configuration has no [sink]: its releases are in no folder. Ask the Stream itself.")
+        kept = refuse_no_sink(config)
         self.config = as_begun(config)
-        self._sink = parquet_sink(config.sink) if sink is None else sink
+        self._sink = parquet_sink(kept) if sink is None else sink
         self._built: tuple[list[int], Builder] | None = None
 
     def __repr__(self) -> str:
@@ -291,7 +292,9 @@ class Releases:
     def _small(self, column: str | None) -> tuple[int, ...]:
         """The table of a column, or the total, if the stream counts it."""
         names = self.config.schema.names
-        if column is not None and names_of([column], "series")[0] not in names:
+        if not isinstance(column, str | None):
+            raise TypeError(f'series: takes the name of one column, as in "zone", not {column!r}')
+        if column is not None and column not in names:
             raise SchemaError(f"series: {self.config.schema.unknown(column)}")
         marginal = () if column is None else (names.index(column),)
         if self.config.workload is not None and marginal not in self.config.workload.marginals:

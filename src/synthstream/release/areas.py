@@ -37,6 +37,7 @@ class Box:
     upper: Bounds
 
     def __post_init__(self) -> None:
+        refuse_no_ends(self.lower, self.upper)
         names, lower, upper = [column.name for column in self.columns], self.lower, self.upper
         for name, bound in [*lower.items(), *upper.items()]:
             if name not in names:
@@ -101,6 +102,13 @@ class Box:
         return region.boxed(ends)
 
 
+def refuse_no_ends(*ends: object) -> None:
+    """Raise ``TypeError`` unless these are what a box or polygons are asked by."""
+    for one in ends:
+        if not isinstance(one, Mapping | Domain | str | Path | None):
+            raise TypeError(f'box: name the coordinate of each end, as in {{"lat": 33.0}}, not {type(one).__name__}')
+
+
 def area_of(columns: Sequence[Coordinate], inside: Inside, upper: Bounds | None) -> Box | Domain:
     """A box or polygons.
 
@@ -108,6 +116,7 @@ def area_of(columns: Sequence[Coordinate], inside: Inside, upper: Bounds | None)
         SchemaError: see :class:`Box`; or there is an upper end beside polygons, or these are of other coordinates.
         ConfigError: see :func:`polygon_of`.
     """
+    refuse_no_ends(inside, upper)
     if isinstance(inside, Mapping):
         return Box(tuple(columns), inside, upper or {})
     if upper:

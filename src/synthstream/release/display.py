@@ -8,7 +8,7 @@ from typing import Any
 
 import polars as pl
 
-from synthstream.errors import SinkError
+from synthstream.errors import SinkError, StateError
 from synthstream.measured import NOT_PRIVATE
 from synthstream.schema.columns import Column
 from synthstream.schema.schema import Schema
@@ -38,8 +38,12 @@ def shown(rows: Callable[[], pl.DataFrame], number: int, schema: Schema) -> str:
     return _ROWS.format(rows=number, begin=begin, preview=preview, columns=columns)
 
 
-def card_of_stream(status: Mapping[str, Any]) -> str:
-    """A stream as a small card, from its public status: how far it is, and what it promises."""
+def card_of_stream(name: str, ask: Callable[[], Mapping[str, Any]]) -> str:
+    """A stream as a small card, from its public status: how far it is, and what it promises; or that it is closed."""
+    try:
+        status = ask()
+    except StateError:
+        return framed(name, "closed", "")
     horizon, end = status["horizon"], status["last_end"]
     about = f"{status['released']:,} releases of {'no end' if horizon is None else f'{horizon:,}'}"
     about += "" if end is None else f", events before {end}"

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from synthstream.errors import SchemaError
 from synthstream.measured import Measured
 from synthstream.release.answers import Sums, satisfied, sums
-from synthstream.release.areas import Bounds, Box, Inside, area_of, polygon_of
+from synthstream.release.areas import Bounds, Box, Inside, area_of, polygon_of, refuse_no_ends
 from synthstream.schema.conditions import like
 from synthstream.schema.places import View
 from synthstream.schema.region import Domain
@@ -43,6 +43,8 @@ class Located:
         self, lower: Inside, upper: Bounds | None = None, *, place: str | None = None, where: str | None = None
     ) -> dict[str, Any]:
         """How many events lie in a box of a place, or in polygons, ends included, and satisfy a condition.
+
+        A dict; of a stream of points it is two numbers, see :class:`PointRelease`.
 
         Args:
             lower, upper: by coordinate, in its own units; one that is left out is not bounded. In the place of both:
@@ -179,6 +181,7 @@ class Grid(NamedTuple):
 
 def _names(lower: Inside, upper: Bounds | None) -> list[str]:
     """Coordinates that a box, or polygons that were read before, are of."""
+    refuse_no_ends(lower, upper)
     if isinstance(lower, Domain):
         return [column.name for column in lower.columns]
     return [*(lower if isinstance(lower, Mapping) else ()), *(upper or ())]

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NoReturn, Protocol
 
 import numpy as np
 import polars as pl
@@ -84,6 +84,13 @@ class PointRelease(Release):
             f"table: a stream of points has none; ask for the events in a box: mass(lower, upper), or {box}"
         )
 
+    def count(self, where: str | None = None) -> NoReturn:  # noqa: ARG002
+        """A points stream counts no conditions: see :meth:`mass`, and :meth:`rows` for rows that satisfy one."""
+        raise SchemaError(
+            "count: a stream of points has no tables. Ask for the events in a box: mass(lower, upper), or of all: "
+            "mass({})"
+        )
+
     @cached_property
     def tables(self) -> pl.DataFrame:
         """Nodes of the tree down to level 12, a row each.
@@ -159,7 +166,9 @@ class PointRelease(Release):
         return tuple(column for column in self.schema.columns if isinstance(column, Coordinate))
 
     def mass(self, lower: Inside, upper: Bounds | None = None) -> tuple[float, float]:
-        """Estimated number of events in a box, or in polygons, and its standard error.
+        """Estimated number of events in a box, or in polygons, and its standard error: two numbers.
+
+        Of a place in a stream of tables the answer is a dict: see :class:`TableRelease`.
 
         The error covers noise, events that no reading has counted yet, how far the estimate was moved towards what the
         data show elsewhere, and finest cells that lie in the box in part. In simulations 91 to 100 % of boxes were

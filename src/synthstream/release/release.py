@@ -286,7 +286,7 @@ class TableRelease(Located, Release):
             ``measured`` and ``stderr``, what passed the gate and its standard error;
             and ``since``, the first tick that ``measured`` counts. If a measured table holds these columns and those of
             the condition, they are sums of its cells; noise is independent between cells, so their variances add up.
-            They are null if none does, or if the condition cuts a bin. ``measured_at``, if there is one, is the last.
+            Null if none does, or the condition cuts a bin. ``measured_at``, the last tick, where refreshes measure.
 
         Raises:
             SchemaError: a column does not exist or is named twice, or the condition cannot be read.
@@ -309,7 +309,7 @@ class TableRelease(Located, Release):
     def count(self, where: str | None = None) -> dict[str, Any]:
         """How many events satisfy a condition.
 
-        ``count``, ``share``, ``measured``, ``stderr`` and ``since`` as in :meth:`table`, whose errors it has.
+        ``count``, ``share``, ``measured``, ``stderr``, ``since`` and maybe ``measured_at``: see :meth:`table`.
 
         Example: ``release.count("age >= 60 AND zone = 'A'")["measured"]``
         """

@@ -282,9 +282,7 @@ def _range(name: str, low: float, high: float, bins: float) -> None:
     if bins < 1:
         raise SchemaError(f"column {name!r}: bins must be at least 1")
     if bins > _LARGEST_SIZE:
-        raise SchemaError(
-            f"column {name!r}: {bins:,.0f} cells are too many; cut it into at most {_LARGEST_SIZE:,} bins"
-        )
+        raise SchemaError(f"column {name!r}: its cells are too many; cut it into at most {_LARGEST_SIZE:,} bins")
 
 
 def _check_bins(

@@ -26,7 +26,7 @@ from synthstream.workload import CodeArray
 MISSING, OTHER = "missing", "other"
 Mask = NDArray[np.bool_]
 # What settings are called in stream.toml, and so in hashes, where a dataclass cannot call them so.
-_CALLED = {"source": "from", "cuts": "edges", "crossed": "with"}
+CALLED = {"source": "from", "cuts": "edges", "crossed": "with"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -133,7 +133,7 @@ class Column(ABC):
 
     def to_dict(self) -> dict[str, Any]:
         """All settings, for JSON."""
-        settings = {_CALLED.get(f.name, f.name): getattr(self, f.name) for f in fields(self) if f.name != "words"}
+        settings = {CALLED.get(f.name, f.name): getattr(self, f.name) for f in fields(self) if f.name != "words"}
         return {"type": self.type} | {key: _plain(value) for key, value in settings.items() if value is not None}
 
 
@@ -162,7 +162,7 @@ class Category(Column):
     other: str | None = None
 
     def __post_init__(self) -> None:
-        distinct(self.name, self.values)
+        distinct(f"column {self.name!r}", self.values, shown=False)
         if not self.values:
             raise SchemaError(f"column {self.name!r}: values must list at least one value")
         for key in (MISSING, OTHER):
@@ -173,7 +173,7 @@ class Category(Column):
                     f"{key} cells belong to it"
                 )
             if fold is not None and fold not in self.values:
-                raise SchemaError(f"column {self.name!r}: {key} = {fold!r} is not one of its values")
+                raise SchemaError(f"column {self.name!r}: {key} is not one of its values")
 
     @property
     def value_labels(self) -> tuple[str, ...]:
@@ -240,11 +240,12 @@ class Boolean(Column):
         return pl.Series(self.name, [False, True, None], dtype=pl.Boolean).gather(codes)
 
 
-def distinct(where: str, names: Sequence[str]) -> None:
-    """Raise ``SchemaError`` if a name is listed twice, or cannot be printed."""
-    for name in names:
+def distinct(where: str, names: Sequence[str], *, shown: bool = True) -> None:
+    """Raise ``SchemaError`` if a name is listed twice, or cannot be printed; without ``shown``, its number tells."""
+    first: dict[str, int] = {}
+    for number, name in enumerate(names, 1):
+        called = repr(name) if shown else f"number {number} of its values"
         if not name.isprintable():
-            raise SchemaError(f"{where}: {name!r} holds characters that cannot be printed; leave them out")
-    doubled = sorted({name for name in names if list(names).count(name) > 1})
-    if doubled:
-        raise SchemaError(f"{where}: {', '.join(map(repr, doubled))} listed twice")
+            raise SchemaError(f"{where}: {called} holds characters that cannot be printed; leave them out")
+        if first.setdefault(name, number) < number:
+            raise SchemaError(f"{where}: {called} listed twice" + ("" if shown else f", first as number {first[name]}"))

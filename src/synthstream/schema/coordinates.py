@@ -39,14 +39,12 @@ class Coordinate(Column):
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.min) and math.isfinite(self.max) and self.min < self.max):
-            raise SchemaError(
-                f"column {self.name!r}: min must be below max, and both finite; found {self.min:g} and {self.max:g}"
-            )
+            raise SchemaError(f"column {self.name!r}: min must be below max, and both finite")
         width = (self.max - self.min) / 2**self.bits
         if not width > 4 * np.spacing(max(abs(self.min), abs(self.max))) or math.isinf(width):
             raise SchemaError(f"column {self.name!r}: its range is too narrow or too wide for so many cells")
         if not self.min <= self.missing <= self.max:  # refuses NaN too
-            raise SchemaError(f"column {self.name!r}: missing = {self.missing:g}: must lie between min and max")
+            raise SchemaError(f"column {self.name!r}: missing: must lie between min and max")
 
     @property
     def value_labels(self) -> tuple[str, ...]:

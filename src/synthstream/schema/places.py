@@ -78,8 +78,7 @@ class View(Category):
         for name, (low, high) in zip(self.coordinates, self.bounds, strict=True):
             if not (math.isfinite(low) and math.isfinite(high) and low < high):
                 raise SchemaError(
-                    f"{here}: bounds: of {name!r}, the lower end must be below the upper one, and both finite; found "
-                    f"[{low:g}, {high:g}]"
+                    f"{here}: bounds: of {name!r}, the lower end must be below the upper one, and both finite"
                 )
             if not 4 * np.spacing(max(abs(low), abs(high))) < (high - low) / 2**self.depth <= _WIDEST / 2**self.depth:
                 raise SchemaError(f"{here}: bounds: the range of {name!r} is too narrow or too wide for so many cells")

@@ -105,6 +105,14 @@ def _facts_in(state: Path) -> dict[str, Any] | None:
         return None
 
 
+def changes_from(config: StreamConfig, store: Store) -> list[str]:
+    """Settings that are not those of a state, each with both values."""
+    changed = config.differences(store.meta("config") or config.public_json())
+    if not changed and encodes_otherwise(config, store):
+        return ["the coefficients of its counters, as this version, or its libraries, compute them"]
+    return changed
+
+
 def cuts_of(store: Store) -> list[dict[str, Any]]:
     """Where the stream of a state went on with other settings; see :attr:`StreamConfig.cuts`."""
     return list(json.loads(store.meta(CUTS) or "[]"))

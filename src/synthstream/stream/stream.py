@@ -58,18 +58,12 @@ def open(path: str | Path, *, simulate: int | None = None, unchecked: bool = Fal
 
     Args:
         path: a ``stream.toml``.
-        simulate: a seed. Noise is then reproducible and protects nobody: state and releases go to folders of their
-            own (``...-simulated``), and everything that is published says so.
-        unchecked: see :class:`Stream`.
+        simulate, unchecked: see :class:`Stream`.
 
     Raises:
         ConfigError, StateError, MirrorError: the file is not a valid configuration; or as :class:`Stream`.
     """
-    config = load(path)
-    if simulate is None:
-        return Stream(config, unchecked=unchecked)
-    config = simulated(config)
-    return Stream(config, gates=seeded_gates(simulate), seed=simulate, unchecked=unchecked)
+    return Stream(load(path), simulate=simulate, unchecked=unchecked)
 
 
 class Stream:
@@ -77,6 +71,9 @@ class Stream:
 
     Args:
         config: what to protect, count and publish.
+        simulate: a seed. Noise is then reproducible and protects nobody: state and releases go to folders of their
+            own (``...-simulated``), which only their owner can open, nothing is copied to mirrors, and everything that
+            is published says NOT PRIVATE.
         gates: the source of noise for each tick; anything but the system's stamps every release as not private.
         seed: of simulated gates, if they have one: a state goes on only with its own.
         env: the world outside; tests choose another one.
@@ -92,6 +89,7 @@ class Stream:
         self,
         config: StreamConfig,
         *,
+        simulate: int | None = None,
         gates: Callable[[int], Gate] = system_gate,
         seed: int | None = None,
         env: Env = REAL,
@@ -99,6 +97,8 @@ class Stream:
     ) -> None:
         if not isinstance(config, StreamConfig):
             raise TypeError(f"Stream takes a StreamConfig, not {type(config).__name__}; use synthstream.open(path)")
+        if simulate is not None:
+            config, gates, seed = simulated(config), seeded_gates(simulate), simulate
         self.opened, self.closed, self.new = env.now(), 0, 0  # new: releases published since then
         self.config, self._lock = (config := begun(config)), RLock()
         self._gates, self._env, self._seed = gates, env, seed
@@ -395,4 +395,4 @@ class Stream:
         return self._intake.waits
 
     def _repr_html_(self) -> str:
-        return card_of_stream(self.status())
+        return card_of_stream(self.config.name, self.status)

@@ -18,12 +18,21 @@ from synthstream.ingest.intake import BEFORE, CURSOR
 from synthstream.ingest.persons import Contributions
 from synthstream.kernel.gate import Gate, is_secure
 from synthstream.privacy import Ledger
-from synthstream.publish.outlets import sink_of
+from synthstream.publish.outlets import simulated, sink_of
 from synthstream.state.folder import is_state
 from synthstream.state.looking import began
 from synthstream.state.migration import BEGAN
 from synthstream.state.store import Store
-from synthstream.stream.opening import CUTS, begun, builder_from, identity_of, key_of, refuse_clash, system_gate
+from synthstream.stream.opening import (
+    CUTS,
+    begun,
+    builder_from,
+    identity_of,
+    key_of,
+    refuse_clash,
+    seeded_gates,
+    system_gate,
+)
 from synthstream.stream.stream import Stream
 from synthstream.synthesizers.assembly import claim_of, synthesizer_of
 from synthstream.synthesizers.contract import Models
@@ -72,18 +81,22 @@ def succeed(
     new: StreamConfig,
     *,
     read_again: bool = False,
+    simulate: int | None = None,
     gates: Callable[[int], Gate] = system_gate,
     seed: int | None = None,
     env: Env = REAL,
 ) -> StreamConfig:
     """End a stream after its newest release, and let its successor begin there. Draws no noise.
 
+    Nobody is asked: what the successor spends is spent for good. ``synthstream.plan(new)`` says before what all of it
+    promises. The old settings are refused from then on, and the new ones go on naming them.
+
     Everything happens in one transaction of the state: whoever is killed leaves either the old stream or the new one.
 
     Args:
         read_again: forget what waits for later ticks, and which files, batches and entries of a log were counted: all
             of it may come again, and rows dated from the cut on count. Left out: rows that wait go on, once each.
-        gates, seed, env: as for :class:`synthstream.Stream`.
+        simulate, gates, seed, env: as for :class:`synthstream.Stream`.
 
     Returns:
         The successor's configuration with its cut.
@@ -92,7 +105,15 @@ def succeed(
         BudgetExceeded: the new budget does not cover the new settings.
         ConfigError: see :func:`successor_of`.
         StateError: there is no state, or nothing was released, or rows that wait cannot count over the new columns.
+
+    Example::
+
+        new = StreamConfig.of(..., after={"config": old, "fill": {"paid": "false"}})
+        synthstream.succeed(old, new)
+        stream = synthstream.Stream(new)
     """
+    if simulate is not None:
+        old, new, gates, seed = simulated(old), simulated(new), seeded_gates(simulate), simulate
     if not began(old.state):
         raise StateError(f"There is no state in {old.state} to go on from. Check 'state'. Nothing was changed.")
     if read_again:

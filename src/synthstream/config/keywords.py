@@ -1,0 +1,180 @@
+"""Configurations from keywords: what Python has becomes what TOML has, and what is wrong is said in words for Python.
+
+A value of a column may have been taken from private rows, as ``df.age.max()`` is. It is told by its key and its type,
+and never shown.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, fields
+from datetime import date, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from synthstream.config.declared import columns_of
+from synthstream.config.problems import Path as Where
+from synthstream.config.problems import Problems
+from synthstream.config.sections import MADE
+from synthstream.schema.columns import CALLED, Column
+
+# What is asked for, by what pydantic says, and by key.
+_WANTED = {
+    "string_type": "a text (str)",
+    "int_type": "a whole number (int)",
+    "int_from_float": "a whole number (int)",
+    "float_type": "a number",
+    "bool_type": "True or False",
+    "datetime_type": "datetime.date(2026, 1, 31) or ISO text, as in '2026-01-31'",
+    "list_type": "a list",
+    "tuple_type": "a list",
+    "dict_type": "a dict",
+    "model_type": "a dict",
+    "model_attributes_type": "a dict",
+}
+_BY_KEY = {"values": "a list of texts (str)", "every": 'a text such as "1d", or a timedelta'}
+_PUBLIC = {"values": "; what is listed there becomes public"}
+_ANY = "a text, a number, True or False, a date, a list or a dict"
+
+# How messages call what keywords write otherwise.
+_IN_PYTHON = (
+    (r"\{ person = \"column\", max_events = 20 \}", '{"person": "column", "max_events": 20}'),
+    ("It stands at the top of the file, before the first section", "It is a keyword of its own"),
+)
+# Keys that hold times, in [clock] and in columns of type datetime.
+_TIMES = ("start", "until", "min", "max", "missing")
+_STEPS = ((timedelta(days=1), "d"), (timedelta(hours=1), "h"), (timedelta(minutes=1), "m"))
+
+
+class KeywordProblems(Problems):
+    """What is wrong with keywords. There are no lines, and no value of a column is shown.
+
+    Args:
+        columns: what is said of columns.
+        sections: keys by section.
+    """
+
+    def __init__(self, columns: Any, sections: Mapping[str, Sequence[str]]) -> None:
+        super().__init__("keywords", "", sections)
+        self._columns = columns
+
+    def add(self, path: Where, message: str) -> None:
+        names = "|".join({name.partition(".")[0] for name in self._sections if name})
+        message = re.sub(rf"\[\[?({names})\]\]?", r"\1", message)
+        for before, now in _IN_PYTHON:
+            message = re.sub(before, now, message)
+        if (0, message) not in self._found:  # one sentence for all that a list holds
+            super().add(path, message)
+
+    def refuse(self, path: Where, value: object) -> None:
+        """Note a value of a type that no key takes."""
+        self.add(path, self._refused(path, value, _ANY))
+
+    def _refused(self, path: Where, value: object, wanted: str) -> str:
+        found = "None" if value is None else type(value).__name__
+        found = "another text" if isinstance(value, str) and "ISO" in wanted else found
+        while len(path) > 2 and isinstance(path[-1], int):  # a list is told of as a whole
+            path, found = path[:-1], found if "list with" in found else f"a list with {found}"
+        last = str(path[-1])
+        return f"{self._key(path, '')}: must be {_BY_KEY.get(last, wanted)}, not {found}{_PUBLIC.get(last, '')}"
+
+    def _name_of(self, column: int) -> str | None:
+        with suppress(KeyError, TypeError, IndexError):
+            return str(self._columns[column]["name"])
+        return None
+
+    def _worded(self, detail: Any, path: Where, key: str) -> str:
+        kind, last, of_column = detail["type"], path[-1:], path[:1] == ("columns",)
+        if path == ("columns",) and kind != "missing":
+            return "columns: must be a list of dicts, one for each column, or a dict of them by name"
+        if kind in _WANTED and last not in (("unit",), ("bounds",)):
+            return self._refused(path, detail["input"], _WANTED[kind])
+        if of_column and kind not in ("missing", "literal_error", "union_tag_invalid", "union_tag_not_found"):
+            said = detail["msg"].removeprefix("Value error, ")
+            return f"{key}: {said[:1].lower()}{said[1:]}"
+        return super()._worded(detail, path, key)
+
+
+def sections_of(said: Mapping[str, Any], columns: Any, frame: Any, problems: KeywordProblems) -> dict[str, Any]:
+    """Keywords as ``tomllib`` would have read them.
+
+    Raises:
+        ConfigError: a value is of a type that no key takes; SchemaError: as :func:`columns_of`.
+    """
+    after = said.get("after")
+    if isinstance(after, Mapping) and hasattr(after.get("config"), "settings"):
+        said = {**said, "after": {**after, "config": _settings_of(after["config"])}}
+    data: dict[str, Any] = _plain({**said, "columns": columns}, (), problems)
+    problems.raise_if_any()
+    columns = data.get("columns")
+    if isinstance(columns, list) and frame is not None:
+        columns = {one.get("name", ""): one for one in columns if isinstance(one, dict)}
+    if isinstance(columns, dict) and frame is not None:
+        columns = columns_of(frame, columns)
+    elif isinstance(columns, dict):
+        columns = [{"name": name, **one} if isinstance(one, dict) else one for name, one in columns.items()]
+    data["columns"] = columns  # of another shape it is told
+    listed = columns if isinstance(columns, list) else []
+    times = [one for one in listed if isinstance(one, dict) and one.get("type") == "datetime"]
+    for section in (data.get("clock"), *times):
+        for key in _TIMES:
+            if isinstance(section, dict) and isinstance(section.get(key), str):
+                section[key] = _time(section[key])
+    return data
+
+
+def _plain(value: Any, path: Where, problems: KeywordProblems) -> Any:
+    """What TOML has in place of a Python value. Keys that are None are left out; what has no place is noted."""
+    if type(value) in MADE.values():
+        value = _section_of(value)
+    if isinstance(value, Mapping):
+        return {str(key): _plain(one, (*path, str(key)), problems) for key, one in value.items() if one is not None}
+    if isinstance(value, list | tuple):
+        return [_plain(one, (*path, i), problems) for i, one in enumerate(value)]
+    if isinstance(value, np.datetime64):
+        value = value.astype("datetime64[us]")
+    if getattr(value, "shape", None) == () and hasattr(value, "item"):  # a scalar of numpy, or of its like
+        value = value.item()
+    if isinstance(value, timedelta):
+        step, unit = next(((step, unit) for step, unit in _STEPS if not value % step), (None, ""))
+        return f"{value // step}{unit}" if step else problems.refuse(path, value)
+    if isinstance(value, datetime) and value == value:  # not a missing one of pandas
+        return datetime.fromisoformat(value.isoformat())
+    for kind in (bool, int, float, str):
+        if isinstance(value, kind):
+            return value if kind is bool else kind.__str__(value) if kind is str else kind(value)
+    if isinstance(value, date) and not isinstance(value, datetime):
+        return value
+    return str(value) if isinstance(value, Path) else problems.refuse(path, value)
+
+
+def _settings_of(config: Any) -> dict[str, Any]:
+    """The settings of a configuration for readers, with the folders of its own, which a successor keeps."""
+    said = tomllib.loads(config.settings) | {"state": config.state.absolute()}
+    sink = said.pop("sink")
+    said |= {} if config.sink is None else {"sink": {**sink, "path": config.sink.path.absolute()}}
+    return (
+        said
+        if config.after is None
+        else said | {"after": {**said["after"], "config": _settings_of(config.after.config)}}
+    )
+
+
+def _section_of(column: Column) -> dict[str, Any]:
+    """The section of a column."""
+    said = {CALLED.get(f.name, f.name): getattr(column, f.name) for f in fields(column) if f.name != "words"}
+    if said.get("edges") is not None:  # all else follows
+        said |= dict.fromkeys(("min", "max", "bins"))
+    return {"type": column.type, **said, **asdict(column.words)}
+
+
+def _time(text: str) -> str | date:
+    for kind in (date, datetime):
+        with suppress(ValueError):
+            return kind.fromisoformat(text)
+    return text
