@@ -8,6 +8,7 @@ import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from zoneinfo import ZoneInfo
@@ -25,6 +26,7 @@ from synthstream.errors import (
     HorizonExhausted,
     SchemaError,
     SinkError,
+    SourceError,
     StateError,
     StateMismatch,
     StateRolledBack,
@@ -259,6 +261,28 @@ def test_a_path_can_be_pushed(folder: Path, config: StreamConfig) -> None:
     with Stream(config, gates=exact) as stream:
         stream.update(folder / "more.csv", batch_id="more")
         assert round(total(stream.release())) == 2
+
+
+def test_rows_as_text_are_no_path_and_are_not_repeated(folder: Path, config: StreamConfig) -> None:
+    lines, name = "Mustermann,A\nnext,B\n", "Mustermann,1980"
+    with Stream(replace(config, op="op"), gates=exact) as stream:
+        corrections = stream.corrections
+        for text in (lines, name, '{"name": "Mustermann"}', "Mustermann" * 50 + ".csv", "\0Mustermann.csv"):
+            refused: list[Callable[[str], object]] = [
+                stream.update,
+                partial(corrections.forget, request="r"),
+                corrections.accept,
+            ]
+            for given in refused[: 2 if text == name else 3]:
+                with pytest.raises(SourceError, match="text") as told:
+                    given(text)
+                assert "Mustermann" not in str(told.value)
+        with pytest.raises(SourceError, match=r"gone.csv: there is no such file"):
+            stream.update(folder / "gone.csv")
+        for other in (lines, lines.encode()):
+            with pytest.raises(SchemaError, match=r"(str|bytes). Read it first") as found:
+                synthstream.Counting(config).count(other)
+            assert "Mustermann" not in str(found.value)
 
 
 def test_new_files_are_picked_up_and_changed_ones_left_out(folder: Path, config: StreamConfig) -> None:

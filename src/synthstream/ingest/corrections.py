@@ -13,7 +13,7 @@ from synthstream.config.config import StreamConfig
 from synthstream.errors import ConfigError, SourceError
 from synthstream.ingest.counting import files_of
 from synthstream.ingest.filenames import RETIRED, FileNames, item_of
-from synthstream.ingest.files import FileSource
+from synthstream.ingest.files import FileSource, is_text, path_of
 from synthstream.state.store import Store
 from synthstream.state.turns import alone
 
@@ -93,7 +93,7 @@ class Corrections:
         """
         if self._config.op is None:
             raise ConfigError(_NO_OP)
-        self._forget(Path(rows).absolute(), request, open_tick=self._open_tick())
+        self._forget(path_of(rows), request, open_tick=self._open_tick())
 
     @alone
     def listed(self) -> list[tuple[str, Stands]]:
@@ -165,9 +165,10 @@ class Corrections:
         alike = (self._names.of(path) for path in self._source.files() if path.name == Path(file).name)
         near = next((name for name in alike if self._store.ingested(item_of(name)) is not None), None)
         meant = "" if near is None else f" Did you mean {near!r}?"
+        name = "a text" if is_text(file) else file
         raise SourceError(
-            f"{file}: no file of this name was counted.{meant} `synthstream source list` has those that "
-            "were. One that was not is left out by taking it out of source.path."
+            f"{name}: no file of this name was counted.{meant} `synthstream source list` has those that were. One that "
+            "was not is left out by taking it out of source.path."
         )
 
     def _named(self, file: str) -> Iterator[str]:

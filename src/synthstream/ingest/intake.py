@@ -36,7 +36,7 @@ from synthstream.ingest.counting import (
 )
 from synthstream.ingest.cursors import CursorSource
 from synthstream.ingest.filenames import RETIRED, FileNames, item_of
-from synthstream.ingest.files import FileSource
+from synthstream.ingest.files import FileSource, path_of
 from synthstream.ingest.logs import opened
 from synthstream.ingest.persons import Contributions
 from synthstream.schema.coercion import Frame, slices
@@ -99,7 +99,7 @@ class Intake:
 
     def update(self, rows: Frame | str | Path | PrivateRows, *, batch_id: str | None, open_tick: int) -> None:
         if isinstance(rows, str | Path):
-            path = Path(rows).absolute()
+            path = path_of(rows)
             chunks: Iterator[Frame] = file_of(self._config, path).read(path, chunk_rows=_CHUNK_ROWS)
         else:
             chunks = slices(rows, _CHUNK_ROWS)

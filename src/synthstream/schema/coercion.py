@@ -62,6 +62,8 @@ def polars_frame(frame: Frame, columns: Sequence[str]) -> pl.DataFrame:
         hint = ". Say .collect() first"
     elif isinstance(frame, dict | list):
         hint = ". Wrap it in pl.DataFrame(...)"
+    elif isinstance(frame, str | bytes):
+        hint = ". Read it first, as with polars.read_csv(io.StringIO(text))"
     elif isinstance(frame, Iterator):
         hint = ". Say the same of each frame of it"
     elif type(frame).__name__.endswith(("Series", "Array")):
