@@ -14,6 +14,7 @@ import numpy as np
 import polars as pl
 
 from synthstream.config.config import StreamConfig, load
+from synthstream.counts import Sums
 from synthstream.environment import REAL, Env
 from synthstream.errors import MirrorError, NotReleased, StateCorrupt, StateError, TickNotOver
 from synthstream.ingest.corrections import Corrections
@@ -34,7 +35,7 @@ from synthstream.schema.coercion import Frame
 from synthstream.state.disk import failed
 from synthstream.state.journal import JournalGate
 from synthstream.state.store import Store
-from synthstream.state.turns import alone, refused
+from synthstream.state.turns import alone, discreet, refused
 from synthstream.stream.following import Asked, follow, run
 from synthstream.stream.opening import (
     begin,
@@ -108,7 +109,8 @@ class Stream:
         refuse_lost_state(config, self._sink, self._copies)
         self._store = Store(config.state, key=key_of(config), env=env)
         try:
-            self._open(identity)
+            with discreet():
+                self._open(identity)
         except BaseException:
             self._store.close()
             raise
@@ -295,13 +297,13 @@ class Stream:
         if is_secure(gate) != self._secure:
             raise StateError("The source of noise changed between ticks; what was opened as real stays real.")
         state, self._counter = self._counter or self._store.counter(), None  # dead until the commit has happened
-        if state is None or int(state["t"]) != tick - self._builder.start:
+        if state is None or int(state.exact["t"]) != tick - self._builder.start:
             lost = "has lost the state of its counters, or holds that of another tick. No noise was drawn"
             raise StateCorrupt(f"{self.config.state} {lost}. Restore the folder whole.")
         try:
             counts, models = self._intake.pending(tick), self._models(tick - 1) or {}
             journal = JournalGate(gate, self._store, tick)
-            step = partial(self._synthesizer.step, state, counts, journal, self._model, models)
+            step = partial(self._synthesizer.step, state.exact, counts, journal, self._model, models)
             after, measured, models = self._env.do("draw", step)
             with self._store.transaction("measurement"):
                 self._store.append_measurement(self._builder.drawn(measured, unchecked=unchecked))
@@ -310,7 +312,7 @@ class Stream:
                 if models:
                     self._store.put_models(tick, dict(models))
                 self._store.forget("answer", tick)
-            self._counter, self.closed = after, tick + 1
+            self._counter, self.closed = Sums(after), tick + 1
             self._store.wipe()
         except BaseException as error:
             self._where_it_stands()  # the commit may have happened all the same

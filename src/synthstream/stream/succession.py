@@ -22,6 +22,7 @@ from synthstream.state.folder import is_state
 from synthstream.state.looking import began
 from synthstream.state.migration import BEGAN
 from synthstream.state.store import Store
+from synthstream.state.turns import discreet
 from synthstream.stream.opening import CUTS, begun, builder_from, identity_of, key_of, refuse_clash, system_gate
 from synthstream.stream.stream import Stream
 from synthstream.synthesizers.assembly import claim_of, synthesizer_of
@@ -68,6 +69,7 @@ def successor_of(old: StreamConfig, new: StreamConfig, *, tick: int | None = Non
     return replace(new, after=after)
 
 
+@discreet()
 def succeed(
     old: StreamConfig,
     new: StreamConfig,
