@@ -6,7 +6,6 @@ import hashlib
 import hmac
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from threading import RLock
 from typing import Literal
 
 from synthstream.config.config import StreamConfig
@@ -15,7 +14,7 @@ from synthstream.ingest.counting import files_of
 from synthstream.ingest.filenames import RETIRED, FileNames, item_of
 from synthstream.ingest.files import FileSource, is_text, path_of
 from synthstream.state.store import Store
-from synthstream.state.turns import alone
+from synthstream.state.turns import Turns, alone
 
 Stands = Literal["counted", "changed", "gone", "retired", "new"]
 
@@ -55,7 +54,7 @@ class Corrections:
         store: Store,
         forget: Callable[..., None],
         *,
-        lock: RLock,
+        lock: Turns,
         open_tick: Callable[[], int],
     ) -> None:
         self._config, self._store, self._lock = config, store, lock

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from threading import RLock
 from time import sleep
 from typing import Any, Self
 
@@ -35,7 +34,7 @@ from synthstream.schema.coercion import Frame
 from synthstream.state.disk import failed
 from synthstream.state.journal import JournalGate
 from synthstream.state.store import Store
-from synthstream.state.turns import alone, discreet, refused
+from synthstream.state.turns import Turns, alone, discreet, refused
 from synthstream.stream.following import Asked, follow, run
 from synthstream.stream.opening import (
     begin,
@@ -101,7 +100,7 @@ class Stream:
         if not isinstance(config, StreamConfig):
             raise TypeError(f"Stream takes a StreamConfig, not {type(config).__name__}; use synthstream.open(path)")
         self.opened, self.closed, self.new = env.now(), 0, 0  # new: releases published since then
-        self.config, self._lock = (config := begun(config)), RLock()
+        self.config, self._lock = (config := begun(config)), Turns()
         self._gates, self._env, self._seed = gates, env, seed
         self._secure = is_secure(gates(0))
         identity = identity_of(config, secure=self._secure, seed=seed)  # raises before anything is made
@@ -115,13 +114,14 @@ class Stream:
             self._store.close()
             raise
 
-    __copy__ = refused
+    __copy__ = __deepcopy__ = __reduce__ = refused
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.close()
+        if self._lock.here:
+            self.close()
 
     @alone
     def close(self) -> None:
