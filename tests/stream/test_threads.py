@@ -51,6 +51,14 @@ def test_a_stream_is_shared_and_not_copied(tmp_path: Path) -> None:
                 copied(stream)
 
 
+def test_a_stream_without_a_name_lets_go_of_its_state(tmp_path: Path) -> None:
+    opened(tmp_path).update(rows(10, 1), batch_id="a")
+    again = opened(tmp_path)
+    assert again.batches() == ["a"]
+    with again, pytest.raises(StateLocked, match=r"this process \(\d+\): a Stream has it open. Close that one, or use"):
+        opened(tmp_path)
+
+
 def test_a_child_of_fork_is_told_to_open_its_own(tmp_path: Path) -> None:
     stream = opened(tmp_path)
     held, done = Event(), Event()
