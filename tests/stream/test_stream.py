@@ -227,6 +227,19 @@ def test_bad_rows_have_their_place(config: StreamConfig) -> None:
     assert ages["measured"].round().to_list() == [1, 0, 1, 2, 2]
 
 
+def test_a_stream_that_runs_is_not_begun_elsewhere(folder: Path, config: StreamConfig) -> None:
+    elsewhere = replace(config, state=folder / "misspelt")
+    with pytest.raises(StateError, match=rf"There is no stream in {elsewhere.state}. With begin=False none is begun"):
+        Stream(elsewhere, begin=False)
+    with pytest.raises(StateError, match="no stream in"):
+        synthstream.open(folder / "stream.toml", begin=False)
+    assert sorted(path.name for path in folder.iterdir()) == ["stream.toml"]
+    with synthstream.open(folder / "stream.toml", begin=True):
+        pass
+    with synthstream.open(folder / "stream.toml", begin=False) as stream:
+        assert stream.closed == 0
+
+
 def test_the_same_batch_counts_once(config: StreamConfig) -> None:
     with Stream(config, gates=exact) as stream:
         stream.update(visits([1]), batch_id="a")

@@ -18,6 +18,7 @@ from synthstream.publish.folder import Newest, Sink
 from synthstream.publish.outlets import as_begun
 from synthstream.schema.naming import clash
 from synthstream.state.folder import is_state
+from synthstream.state.looking import began
 from synthstream.state.store import Store
 from synthstream.synthesizers.assembly import claim_of, synthesizer_of
 from synthstream.synthesizers.simulation.seeded import SeededGate
@@ -157,6 +158,16 @@ def refuse_lost_state(config: StreamConfig, sink: Sink, copies: Copies) -> None:
             f"There is no state in {config.state}, but releases up to tick {last.tick} are published. "
             "Starting again would draw noise twice for the same events. Put the state back, or check 'state' and "
             f"[sink] path. {if_lost(config)} No noise was drawn."
+        )
+
+
+def refuse_to_begin(config: StreamConfig) -> None:
+    """Raise ``StateError`` unless the stream was opened before; creates nothing."""
+    if not began(config.state):
+        raise StateError(
+            f"There is no stream in {config.state.absolute()}. With begin=False none is begun: check 'state', and the "
+            "working directory that it is looked for in. A stream that begins anew on the same events spends a second "
+            "budget on them. Nothing was changed."
         )
 
 

@@ -35,41 +35,30 @@ from synthstream.state.disk import failed
 from synthstream.state.journal import JournalGate
 from synthstream.state.store import Store
 from synthstream.state.turns import Turns, alone, discreet, refused
+from synthstream.stream import opening
 from synthstream.stream.following import Asked, follow, run
-from synthstream.stream.opening import (
-    begin,
-    begun,
-    builder_from,
-    compare_with_sink,
-    identity_of,
-    key_of,
-    marks_of,
-    refuse_lost_state,
-    refuse_other_settings,
-    refuse_unsound,
-    seeded_gates,
-    system_gate,
-)
 from synthstream.synthesizers.contract import Models
 
 
-def open(path: str | Path, *, simulate: int | None = None, unchecked: bool = False) -> Stream:  # noqa: A001 - public
+def open(  # noqa: A001 - public
+    path: str | Path, *, simulate: int | None = None, unchecked: bool = False, begin: bool = True
+) -> Stream:
     """Open the stream that a configuration file describes; resume it where it stopped.
 
     Args:
         path: a ``stream.toml``.
         simulate: a seed. Noise is then reproducible and protects nobody: state and releases go to folders of their
             own (``...-simulated``), and everything that is published says so.
-        unchecked: see :class:`Stream`.
+        unchecked, begin: see :class:`Stream`.
 
     Raises:
         ConfigError, StateError, MirrorError: the file is not a valid configuration; or as :class:`Stream`.
     """
     config = load(path)
     if simulate is None:
-        return Stream(config, unchecked=unchecked)
-    config = simulated(config)
-    return Stream(config, gates=seeded_gates(simulate), seed=simulate, unchecked=unchecked)
+        return Stream(config, unchecked=unchecked, begin=begin)
+    gates = opening.seeded_gates(simulate)
+    return Stream(simulated(config), gates=gates, seed=simulate, unchecked=unchecked, begin=begin)
 
 
 class Stream:
@@ -81,6 +70,8 @@ class Stream:
         seed: of simulated gates, if they have one: a state goes on only with its own.
         env: the world outside; tests choose another one.
         unchecked: go on although a mirror cannot be asked what it holds; manifests say so.
+        begin: False for a stream that runs: in another working directory, or with another ``state``, it is refused
+            (``StateError``) rather than begun for the second time, on the same events.
 
     Raises:
         StateLocked, StateMismatch, StateRolledBack, StateCorrupt, StateError: the state cannot be used.
@@ -92,21 +83,24 @@ class Stream:
         self,
         config: StreamConfig,
         *,
-        gates: Callable[[int], Gate] = system_gate,
+        gates: Callable[[int], Gate] = opening.system_gate,
         seed: int | None = None,
         env: Env = REAL,
         unchecked: bool = False,
+        begin: bool = True,
     ) -> None:
         if not isinstance(config, StreamConfig):
             raise TypeError(f"Stream takes a StreamConfig, not {type(config).__name__}; use synthstream.open(path)")
         self.opened, self.closed, self.new = env.now(), 0, 0  # new: releases published since then
-        self.config, self._lock = (config := begun(config)), Turns()
+        self.config, self._lock = (config := opening.begun(config)), Turns()
         self._gates, self._env, self._seed = gates, env, seed
         self._secure = is_secure(gates(0))
-        identity = identity_of(config, secure=self._secure, seed=seed)  # raises before anything is made
+        identity = opening.identity_of(config, secure=self._secure, seed=seed)  # raises before anything is made
         self._sink, self._copies = sink_of(config, env), Copies(config, env, unchecked=unchecked)
-        refuse_lost_state(config, self._sink, self._copies)
-        self._store = Store(config.state, key=key_of(config), env=env)
+        opening.refuse_lost_state(config, self._sink, self._copies)
+        if not begin:
+            opening.refuse_to_begin(config)
+        self._store = Store(config.state, key=opening.key_of(config), env=env)
         try:
             with discreet():
                 self._open(identity)
@@ -134,19 +128,19 @@ class Stream:
     def _open(self, identity: Mapping[str, str]) -> None:
         if self._store.meta("config") is None:
             self._sink.clear()
-            begin(self.config, self._store, identity)
+            opening.begin(self.config, self._store, identity)
         else:
-            refuse_other_settings(self.config, self._store, identity)
-        self._builder = builder_from(self.config, self._store, secure=self._secure)
+            opening.refuse_other_settings(self.config, self._store, identity)
+        self._builder = opening.builder_from(self.config, self._store, secure=self._secure)
         self._synthesizer = made = self._builder.newest
         self.mechanism: Any = self._synthesizer.mechanism
         first, env = self._builder.start, self._env
         self._intake = Intake(self.config, self._store, made.count, cells=made.cells, first=first, env=env)
         self._where_it_stands()
-        refuse_unsound(self.config, self._store, self._builder, self.closed)
+        opening.refuse_unsound(self.config, self._store, self._builder, self.closed)
         self._counter = self._store.counter()
-        compare_with_sink(self.config, self._store, self._sink)
-        self._copies.open(self._store.head, marks_of(self._store))
+        opening.compare_with_sink(self.config, self._store, self._sink)
+        self._copies.open(self._store.head, opening.marks_of(self._store))
         self._model, self._published = self._rebuilt()
         self._publish_committed()
         self._open_tick()  # if it was half drawn, the next one
