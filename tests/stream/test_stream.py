@@ -245,9 +245,12 @@ def test_the_same_batch_counts_once(config: StreamConfig) -> None:
         stream.update(visits([1]), batch_id="a")
         stream.update(visits([1]), batch_id="a")
         stream.update(visits([1]), batch_id="b")
-        with pytest.raises(BatchConflict, match="'a'"):
-            stream.update(visits([1], ward="B"), batch_id="a")
-        assert round(total(stream.release())) == 2
+        both = pl.concat([visits([1]), visits([1], ward="B")])
+        stream.update(both, batch_id="both")
+        for rows, name in ((visits([1], ward="B"), "a"), (both.reverse(), "both")):
+            with pytest.raises(BatchConflict, match=f"'{name}'.* in another order.* never counted: under one"):
+                stream.update(rows, batch_id=name)
+        assert round(total(stream.release())) == 4
 
 
 def test_other_frames_are_welcome(config: StreamConfig) -> None:

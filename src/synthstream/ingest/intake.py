@@ -139,7 +139,8 @@ class Intake:
                 self._store.put_ingested(item, mac.hexdigest())
         elif known not in (BEFORE, mac.hexdigest()):
             raise BatchConflict(
-                f"request {request!r} came before with other rows. Nothing was taken away; use a new id."
+                f"request {request!r} came before with other rows, or with these in another order. Nothing was taken "
+                "away now. Give a new id only to rows that were not: under one, they are taken away again."
             )
 
     def ingest(
@@ -330,7 +331,9 @@ class Intake:
 
 def _conflict(batch_id: str | None) -> BatchConflict:
     return BatchConflict(
-        f"batch_id {batch_id!r} was counted before with other content. Nothing was counted now; give new rows a new id."
+        f"batch_id {batch_id!r} was counted before with other content; the same rows in another order are other "
+        "content, too. Nothing was counted now. Send rows again in the order of the first time, and give a new id only "
+        "to rows that were never counted: under one, rows that were count twice."
     )
 
 

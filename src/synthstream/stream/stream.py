@@ -151,7 +151,8 @@ class Stream:
 
         Args:
             rows: a polars, pandas or pyarrow frame; the path of a file; or rows in numbers.
-            batch_id: name each batch, so that the same rows count once if they come again. Without, they count again.
+            batch_id: name each batch, so that the same rows, in the same order, count once if they come again. Without,
+                they count again. An id that was counted before a cut never counts again, whatever comes under it.
 
         Raises:
             SchemaError: a column is missing.
