@@ -6,17 +6,20 @@ import json
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import closing, suppress
 from typing import Any
+from weakref import ref
 
 from synthstream.config.config import StreamConfig
 from synthstream.config.settings import NO_STATE
 from synthstream.errors import ConfigError, StateCorrupt, StateError, StateMismatch, StateRolledBack
 from synthstream.kernel.gate import Gate, SystemGate
+from synthstream.measured import Committed
 from synthstream.privacy import Ledger
 from synthstream.publish.building import Builder
 from synthstream.publish.copies import Copies, Marks
 from synthstream.publish.folder import Newest, Sink
 from synthstream.publish.outlets import as_begun
 from synthstream.schema.naming import clash
+from synthstream.state.database import Closed
 from synthstream.state.folder import is_state
 from synthstream.state.looking import began
 from synthstream.state.store import Store
@@ -47,11 +50,15 @@ def seeded_gates(seed: int) -> Callable[[int], Gate]:
 
 
 def builder_from(config: StreamConfig, store: Store, *, secure: bool) -> Builder:
-    """Builds releases from what a state has committed."""
-    named = store.meta(NAMED)
+    """Builds releases from what a state has committed, as long as it is open."""
+    named, found = store.meta(NAMED), ref(store)
+
+    def committed(tick: int) -> Committed | None:  # a release is public: it keeps no state open, and leads to none
+        return (found() or Closed()).measurement(tick)
+
     return Builder(
         config,
-        store.measurement,
+        committed,
         segments=store.segments(),
         named=None if named is None else int(named),
         secure=secure,
