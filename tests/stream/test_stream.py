@@ -7,7 +7,7 @@ import re
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -681,11 +681,14 @@ def test_a_failed_commit_can_be_tried_again(config: StreamConfig, monkeypatch: p
 def test_until_is_a_moment_and_without_a_zone_it_is_on_the_clocks_wall(folder: Path) -> None:
     zoned = StreamConfig.from_toml(TOML.replace("[clock]", '[clock]\ntimezone = "America/New_York"'), base=folder)
     with Stream(zoned, env=At(datetime(2030, 1, 1, tzinfo=UTC))) as stream:
-        with pytest.raises(TypeError, match="until: must be a datetime, not str"):
-            stream.release(until="2026-01-02")  # type: ignore[arg-type]
+        with pytest.raises(TypeError, match=r"a moment must be a date, .*, not int"):
+            stream.release(until=20260102)  # type: ignore[arg-type]
         found = [stream.due(until=datetime(2026, 1, 3, 2, tzinfo=zone)) for zone in (None, NEW_YORK, UTC)]
         assert found == [2, 2, 1]
-        assert [release.tick for release in stream.follow(until=datetime(2026, 1, 3))] == [0, 1]
+        assert [stream.due(until=end) for end in (date(2026, 1, 3), "2026-01-03", "2026-01-03T02:00Z")] == [2, 2, 1]
+        with pytest.raises(TickNotOver, match="wait, or say a later until="):
+            stream.release(until="2026-01-01")
+        assert [release.tick for release in stream.follow(until="2026-01-03")] == [0, 1]
 
 
 def test_a_closed_stream_says_so(folder: Path, config: StreamConfig) -> None:

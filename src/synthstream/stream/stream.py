@@ -28,7 +28,7 @@ from synthstream.publish.windows import window
 from synthstream.release.display import card_of_stream
 from synthstream.release.models import Model
 from synthstream.release.release import Release
-from synthstream.release.window import Moment, PointWindow, Window
+from synthstream.release.window import Moment, PointWindow, Window, moment_of
 from synthstream.schema.clock import due
 from synthstream.schema.coercion import Frame
 from synthstream.state.disk import failed
@@ -215,18 +215,22 @@ class Stream:
         )
 
     @alone
-    def due(self, *, until: datetime | None = None, at: datetime | None = None) -> int:
+    def due(self, *, until: Moment | None = None, at: datetime | None = None) -> int:
         """Number of open ticks that may be closed ``at`` a moment, now. Raises ``TickNotOver`` if ``until`` is later.
 
         They ended before ``until`` (or the configured one), and ``wait`` ago at the least.
         """
-        if until is not None and not isinstance(until, datetime):
-            raise TypeError(f"until: must be a datetime, not {type(until).__name__}; the clock's zone is assumed")
-        return max(0, due(self.config.clock, until=until, now=at or self._env.now()) - self.closed)
+        return max(0, due(self.config.clock, until=self._moment(until), now=at or self._env.now()) - self.closed)
+
+    def _moment(self, until: Moment | None) -> datetime | None:
+        return None if until is None else moment_of(until, self.config.clock)
 
     @alone
-    def release(self, *, until: datetime | None = None) -> Release:
+    def release(self, *, until: Moment | None = None) -> Release:
         """Close the open tick: committed, then published.
+
+        Args:
+            until: close none that ends later: a date or time, also as text in ISO 8601, on the clock's own wall.
 
         Raises:
             TickNotOver: the public clock has not reached the end of the open tick.
@@ -238,7 +242,7 @@ class Stream:
         if self.due(until=until) == 0:
             raise TickNotOver(
                 f"Tick {self.closed} {self.config.clock.ending(self.closed)}. A tick is closed by the clock alone; "
-                "wait, or say until=."
+                f"wait, or say {'until=' if until is None else 'a later until='}."
             )
         self._publish_committed()  # one may be left over from a sink that failed
         self._commit(self._gates(self.closed))
@@ -246,7 +250,7 @@ class Stream:
         self.publish_copies()
         return self._newest()
 
-    def run(self, *, until: datetime | None = None) -> Iterator[Release]:
+    def run(self, *, until: Moment | None = None) -> Iterator[Release]:
         """Count new files, then close every tick that is due, then tell of findings: as it is iterated, in a loop."""
         return Asked(run(self, until=until))
 
@@ -270,14 +274,15 @@ class Stream:
     def follow(
         self,
         *,
-        until: datetime | None = None,
+        until: Moment | None = None,
         poll: float = 5.0,
         rest: Callable[[float], object] = sleep,
         failed: Callable[[MirrorError], None] | None = None,
         since: datetime | None = None,
     ) -> Iterator[Release]:
         """Count what comes, and close each tick when it is over. See :func:`synthstream.stream.following.follow`."""
-        return Asked(follow(self, now=self._env.now, until=until, poll=poll, rest=rest, failed=failed, since=since))
+        end = self._moment(until)
+        return Asked(follow(self, now=self._env.now, until=end, poll=poll, rest=rest, failed=failed, since=since))
 
     def _open_tick(self) -> int:
         """The tick that counts go to. One of which some answers were drawn is closed: its counts must not change."""
