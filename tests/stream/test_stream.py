@@ -253,6 +253,18 @@ def test_the_same_batch_counts_once(config: StreamConfig) -> None:
         assert round(total(stream.release())) == 4
 
 
+def test_an_id_is_text_and_nothing_else_is_stored_or_repeated(config: StreamConfig) -> None:
+    with Stream(replace(config, op="op"), gates=exact) as stream:
+        for given in (
+            partial(stream.update, visits([1]), batch_id={"name": "Mustermann"}),  # type: ignore[arg-type]
+            partial(stream.add, synthstream.Counting(stream.config).nothing, batch_id=7),  # type: ignore[arg-type]
+            partial(stream.corrections.forget, "a.csv", request=visits([1])),  # type: ignore[arg-type]
+        ):
+            with pytest.raises(TypeError, match=r"must be text, not (dict|int|DataFrame)$"):
+                given()
+        assert stream.batches() == []
+
+
 def test_other_frames_are_welcome(config: StreamConfig) -> None:
     frame = visits([1])
     with Stream(config, gates=exact) as stream:

@@ -98,13 +98,13 @@ class Intake:
         self.findings: dict[Path, str] = {}  # of the last look at the files, for the operator alone
 
     def update(self, rows: Frame | str | Path | PrivateRows, *, batch_id: str | None, open_tick: int) -> None:
+        item = _item("batch", batch_id)
         if isinstance(rows, str | Path):
             path = path_of(rows)
             chunks: Iterator[Frame] = file_of(self._config, path).read(path, chunk_rows=_CHUNK_ROWS)
         else:
             chunks = slices(rows, _CHUNK_ROWS)
         encoded = (chunk if isinstance(chunk, PrivateRows) else encode(self._config, chunk) for chunk in chunks)
-        item = f"batch {batch_id}"
         known = None if batch_id is None else self._store.ingested(item)
         mac = self._keyed()
         if known is None:
@@ -125,7 +125,7 @@ class Intake:
         if self._config.clock.horizon is not None and open_tick >= self._config.clock.horizon:
             raise HorizonExhausted("All ticks have been released: none is open at which rows could be taken away.")
         # Where earlier rows have counted elsewhere, their own time says which may be taken away here.
-        dated, item, mac = self._first > 0, f"forget {request}", self._keyed()
+        dated, item, mac = self._first > 0, _item("forget", request), self._keyed()
         columns = columns_of(self._config, away=True, dated=dated)
         chunks = file_of(self._config, path, columns=columns).read(path, chunk_rows=_CHUNK_ROWS)
         parts = [encode(self._config, rows, away=True, dated=dated) for rows in chunks]
@@ -271,7 +271,7 @@ class Intake:
 
     def add(self, counts: CountsByTick, *, batch_id: str | None, open_tick: int) -> None:
         total = self._ours(counts)
-        item, mac = f"batch {batch_id}", self._keyed()
+        item, mac = _item("batch", batch_id), self._keyed()
         _feed(mac, total.until(self._config.clock.horizon).to_bytes())
         known = None if batch_id is None else self._store.ingested(item)
         if known is None:
@@ -327,6 +327,13 @@ class Intake:
     def _keyed(self) -> hmac.HMAC:
         """A keyed fingerprint of private content: tells equal from different, and nothing to who lacks the key."""
         return hmac.new(self._store.secret, digestmod=hashlib.sha256)
+
+
+def _item(what: str, name: object) -> str:
+    """What the store calls a batch or a request. Raises ``TypeError``, which repeats nothing, unless its id is text."""
+    if not isinstance(name, str | None):
+        raise TypeError(f"the id of a batch, or of a request, must be text, not {type(name).__name__}")
+    return f"{what} {name}"
 
 
 def _conflict(batch_id: str | None) -> BatchConflict:
