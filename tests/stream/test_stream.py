@@ -277,6 +277,8 @@ def test_other_frames_are_welcome(config: StreamConfig) -> None:
             (frame["ward"].to_arrow(), "which is one column"),
             (frame.to_dict(), "dict. Wrap it in pl.DataFrame(...)"),
             (frame.to_dicts(), "list. Wrap it"),
+            ([frame, frame.to_pandas()], "list of frames. Say the same of each, or join them first, as with pl.concat"),
+            (frame.to_pandas().set_index("ward"), "column 'ward' is in the frame's index: say .reset_index() first"),
             ((part for part in [frame]), "generator. Say the same of each frame of it"),
         ):
             with pytest.raises(SchemaError, match=re.escape(says)):
