@@ -57,9 +57,9 @@ def path_of(rows: str | Path) -> Path:
     """Where a file of rows lies. Raises ``SourceError``, which repeats nothing, if it may be rows themselves."""
     name = str(rows)
     if not os.path.exists(name) and (is_text(name) or kind_of(Path(name)) is None):
-        what = "this is text, not a path" if is_text(name) else "there is no such file. If this is text, not a path"
+        what = "this is text, not a path;" if is_text(name) else "there is no such file. If this is text, not a path,"
         how = "as with polars.read_csv(io.StringIO(text))"
-        raise SourceError(f"rows: {what}; read it first, {how}. Nothing was counted.")
+        raise SourceError(f"rows: {what} read it first, {how}. Nothing was counted.")
     return Path(rows).absolute()
 
 

@@ -140,7 +140,7 @@ class Intake:
         elif known not in (BEFORE, mac.hexdigest()):
             raise BatchConflict(
                 f"request {request!r} came before with other rows, or with these in another order. Nothing was taken "
-                "away now. Give a new id only to rows that were not: under one, they are taken away again."
+                "away now. Give no new id to rows that were taken away: they would be taken away again."
             )
 
     def ingest(
@@ -339,8 +339,8 @@ def _item(what: str, name: object) -> str:
 def _conflict(batch_id: str | None) -> BatchConflict:
     return BatchConflict(
         f"batch_id {batch_id!r} was counted before with other content; the same rows in another order are other "
-        "content, too. Nothing was counted now. Send rows again in the order of the first time, and give a new id only "
-        "to rows that were never counted: under one, rows that were count twice."
+        "content, too. Nothing was counted now. Send rows again in the order of the first time. Give no new id to rows "
+        "that were counted: they would count twice."
     )
 
 
