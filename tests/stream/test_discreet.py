@@ -15,6 +15,7 @@ from synthstream.environment import REAL, Env
 from synthstream.kernel.gate import Question
 from synthstream.schema.schema import Schema
 from synthstream.state import turns
+from synthstream.stream import opening
 from synthstream.workload import IntArray
 from tests.support.environments import failing
 from tests.support.gates import ExactGate
@@ -28,7 +29,7 @@ class Broken(ExactGate):
 
 def shown(call: Callable[[], object]) -> str:
     """What a tool that shows variables, as monitors and notebooks do, makes of the error of a call."""
-    with pytest.raises(Exception, match=r"space|failed|error") as found:
+    with pytest.raises(Exception, match=r"space|failed|error|made without a key") as found:
         call()
     told = TracebackException.from_exception(found.value, capture_locals=True)
     return "".join(told.format())
@@ -66,5 +67,8 @@ def test_variables_of_a_traceback_hold_nothing_private(
     assert [private(text) for text in found] == [[], [], [], []]
     assert ["in encode" in found[0], *("in _commit" in text for text in found[1:])] == [True] * 4  # where it was
     assert "_open_tick" in found[3]  # the tick is half drawn: whoever opens it goes on
+    with monkeypatch.context() as patch:
+        patch.setattr(opening, "key_of", lambda _: b"Mustermann" + bytes(22))
+        assert private(shown(opened)) == []  # nor the key
     monkeypatch.setattr(turns, "clear_frames", lambda _: None)
     assert all(private(shown(call)) for call in (count, release))

@@ -100,13 +100,13 @@ class Stream:
         opening.refuse_lost_state(config, self._sink, self._copies)
         if not begin:
             opening.refuse_to_begin(config)
-        self._store = Store(config.state, key=opening.key_of(config), env=env)
-        try:
-            with discreet():
+        with discreet():
+            self._store = Store(config.state, key=opening.key_of(config), env=env)
+            try:
                 self._open(identity)
-        except BaseException:
-            self._store.close()
-            raise
+            except BaseException:
+                self._store.close()
+                raise
 
     __copy__ = __deepcopy__ = __reduce__ = refused
 
