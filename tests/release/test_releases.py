@@ -443,6 +443,9 @@ def test_a_release_holds_what_is_public_alone(tmp_path: Path, kind: str) -> None
     with pytest.raises(NotReleased, match="came from another process"):
         sent.compare(first)
     assert release.compare(first).height
+    read = Releases(stream.config)
+    assert read.last.rows().equals(release.rows())
+    assert pickle.loads(pickle.dumps(read)).last.compare(first).equals(release.compare(first))  # noqa: S301 - our own
     state = ref(stream._store)
     del stream
     gc.collect()

@@ -91,6 +91,9 @@ class Releases:
         self._sink = parquet_sink(config.sink) if sink is None else sink
         self._built: tuple[list[int], Builder] | None = None
 
+    def __getstate__(self) -> dict[str, Any]:
+        return vars(self) | {"_built": None}  # it is built again where they are sent
+
     def __repr__(self) -> str:
         return f"Releases({self.config.name!r}, {len(self):,} in {self._sink.where()})"
 
