@@ -108,6 +108,17 @@ class Counts(Private):
         return out
 
 
+@dataclass(frozen=True, eq=False, repr=False, slots=True)
+class Sums(Private):
+    """What counters have added up, between two ticks.
+
+    Args:
+        exact: the state of a mechanism; handed to its ``step`` alone.
+    """
+
+    exact: dict[str, np.ndarray[Any, np.dtype[Any]]]
+
+
 @numba.njit(cache=True, nogil=True)
 def _add(sums, cells, numbers, finer, limit):  # type: ignore[no-untyped-def]
     for i in range(cells.size):

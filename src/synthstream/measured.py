@@ -52,7 +52,7 @@ class Committed(NamedTuple):
         return {key: value for key, value in {"unchecked": list(self.unchecked), "wait": self.wait}.items() if value}
 
 
-@dataclass(frozen=True, kw_only=True, repr=False)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Measured:
     """Noisy counts of the marginals that were measured at one tick, with their known error. Public.
 
@@ -159,7 +159,7 @@ class Block:
         return found
 
 
-@dataclass(frozen=True, kw_only=True, repr=False)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class TreeMeasured:
     """What was measured at one tick. Public.
 
@@ -250,7 +250,7 @@ class TreeMeasured:
         )
 
 
-@dataclass(frozen=True, kw_only=True, repr=False)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class TurnstileMeasured:
     """What was measured at one tick of a stream whose rows may take events away. Public.
 
@@ -311,7 +311,7 @@ class TurnstileMeasured:
         return cls(tick=tick, came=came, gone=gone)
 
 
-@dataclass(frozen=True, kw_only=True, repr=False)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class NodeCounts:
     """Noisy counts of all nodes that exist, by the paper's own mechanism. Public.
 

@@ -451,7 +451,7 @@ def slowly(function):
 module.{owner} = slowly(module.{owner})
 """
 MOMENTS = {
-    "opening": ("stream.stream", "begin", 0),
+    "opening": ("stream.opening", "begin", 0),
     "counting": ("ingest.intake", "encode", 0),
     "committing": ("state.store", "Store.put_ingested", 0),
     "drawing": ("kernel.tables", "Marginals.step", 0),

@@ -13,6 +13,7 @@ from synthstream.environment import Env
 from synthstream.kernel.gate import Gate
 from synthstream.publish.folder import ParquetSink
 from synthstream.release.release import Release
+from synthstream.stream import opening
 from synthstream.stream import stream as streams
 from synthstream.stream.stream import Stream
 from tests.crash import world
@@ -74,7 +75,8 @@ def drive(control: str | None, folder: Path, kind: str, *, exact: bool, env: Env
         def overwriting(config: Any, env: Env) -> Any:
             return Overwriting(config.sink.path, rows=config.sink.rows, keep=config.sink.keep, env=env)
 
-        streams.__dict__.update(compare_with_sink=lambda *_: None, sink_of=overwriting)
+        streams.__dict__.update(sink_of=overwriting)
+        opening.__dict__.update(compare_with_sink=lambda *_: None)
     return world.drive(folder, kind, exact=exact, env=env, ticks=ticks, stream=kept.get(control, PublishesFirst))
 
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import gc
+import pickle
 import shutil
 from collections.abc import Callable
+from copy import copy, deepcopy
 from datetime import datetime
 from pathlib import Path
 from typing import Any
+from weakref import ref
 
 import numpy as np
 import polars as pl
@@ -14,9 +18,9 @@ import pytest
 
 import synthstream
 from synthstream import Releases, Stream, StreamConfig
-from synthstream.errors import ConfigError, NotReleased, RowsRepeat, SchemaError, SinkError
+from synthstream.errors import ConfigError, NotReleased, RowsRepeat, SchemaError, SinkError, StateError
 from synthstream.kernel.gate import Gate
-from synthstream.publish.published import codes_of
+from synthstream.publish.model import codes_of
 from synthstream.release.points import PointRelease
 from synthstream.release.release import TableRelease
 from synthstream.stream.recovery import adopt
@@ -423,3 +427,30 @@ def test_a_card_runs_nothing(tmp_path: Path) -> None:
     assert "&lt;script&gt;" in card
     assert "<script>" not in card
     assert "<b>x" not in card
+
+
+@pytest.mark.parametrize("kind", ["epochs", "points"])
+def test_a_release_holds_what_is_public_alone(tmp_path: Path, kind: str) -> None:
+    stream = Stream(configured(tmp_path, kind), gates=lambda _: ExactGate())
+    stream.update(rows(200, 1))
+    first, release = stream.release(), stream.release()
+    assert release in [first, release]
+    assert len({first, release, release}) == 2
+    assert copy(release) is deepcopy(release) is release
+    sent = pickle.loads(pickle.dumps(release))  # noqa: S301 - our own
+    assert sent.rows().equals(release.rows())
+    assert sent.tables.equals(release.tables)
+    assert sent.manifest() == release.manifest()
+    with pytest.raises(NotReleased, match="came from another process"):
+        sent.compare(first)
+    assert release.compare(first).height
+    read = Releases(stream.config)
+    assert read.last.rows().equals(release.rows())
+    assert pickle.loads(pickle.dumps(read)).last.compare(first).equals(release.compare(first))  # noqa: S301 - our own
+    state = ref(stream._store)
+    del stream
+    gc.collect()
+    assert state() is None  # so no release leads to it
+    if kind == "points":  # what came in between rests on other ticks
+        with pytest.raises(StateError, match="was closed"):
+            release.compare(first)

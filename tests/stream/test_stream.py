@@ -7,7 +7,8 @@ import re
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from zoneinfo import ZoneInfo
@@ -25,6 +26,7 @@ from synthstream.errors import (
     HorizonExhausted,
     SchemaError,
     SinkError,
+    SourceError,
     StateError,
     StateMismatch,
     StateRolledBack,
@@ -225,14 +227,42 @@ def test_bad_rows_have_their_place(config: StreamConfig) -> None:
     assert ages["measured"].round().to_list() == [1, 0, 1, 2, 2]
 
 
+def test_a_stream_that_runs_is_not_begun_elsewhere(folder: Path, config: StreamConfig) -> None:
+    elsewhere = replace(config, state=folder / "misspelt")
+    with pytest.raises(StateError, match=rf"There is no stream in {elsewhere.state}. With begin=False none is begun"):
+        Stream(elsewhere, begin=False)
+    with pytest.raises(StateError, match="no stream in"):
+        synthstream.open(folder / "stream.toml", begin=False)
+    assert sorted(path.name for path in folder.iterdir()) == ["stream.toml"]
+    with synthstream.open(folder / "stream.toml", begin=True):
+        pass
+    with synthstream.open(folder / "stream.toml", begin=False) as stream:
+        assert stream.closed == 0
+
+
 def test_the_same_batch_counts_once(config: StreamConfig) -> None:
     with Stream(config, gates=exact) as stream:
         stream.update(visits([1]), batch_id="a")
         stream.update(visits([1]), batch_id="a")
         stream.update(visits([1]), batch_id="b")
-        with pytest.raises(BatchConflict, match="'a'"):
-            stream.update(visits([1], ward="B"), batch_id="a")
-        assert round(total(stream.release())) == 2
+        both = pl.concat([visits([1]), visits([1], ward="B")])
+        stream.update(both, batch_id="both")
+        for rows, name in ((visits([1], ward="B"), "a"), (both.reverse(), "both")):
+            with pytest.raises(BatchConflict, match=f"'{name}'.* in another order.* Give no new id to rows"):
+                stream.update(rows, batch_id=name)
+        assert round(total(stream.release())) == 4
+
+
+def test_an_id_is_text_and_nothing_else_is_stored_or_repeated(config: StreamConfig) -> None:
+    with Stream(replace(config, op="op"), gates=exact) as stream:
+        for given in (
+            partial(stream.update, visits([1]), batch_id={"name": "Mustermann"}),  # type: ignore[arg-type]
+            partial(stream.add, synthstream.Counting(stream.config).nothing, batch_id=7),  # type: ignore[arg-type]
+            partial(stream.corrections.forget, "a.csv", request=visits([1])),  # type: ignore[arg-type]
+        ):
+            with pytest.raises(TypeError, match=r"must be text, not (dict|int|DataFrame)$"):
+                given()
+        assert stream.batches() == []
 
 
 def test_other_frames_are_welcome(config: StreamConfig) -> None:
@@ -247,6 +277,8 @@ def test_other_frames_are_welcome(config: StreamConfig) -> None:
             (frame["ward"].to_arrow(), "which is one column"),
             (frame.to_dict(), "dict. Wrap it in pl.DataFrame(...)"),
             (frame.to_dicts(), "list. Wrap it"),
+            ([frame, frame.to_pandas()], "list of frames. Say the same of each, or join them first, as with pl.concat"),
+            (frame.to_pandas().set_index("ward"), "column 'ward' is in the frame's index: say .reset_index() first"),
             ((part for part in [frame]), "generator. Say the same of each frame of it"),
         ):
             with pytest.raises(SchemaError, match=re.escape(says)):
@@ -259,6 +291,28 @@ def test_a_path_can_be_pushed(folder: Path, config: StreamConfig) -> None:
     with Stream(config, gates=exact) as stream:
         stream.update(folder / "more.csv", batch_id="more")
         assert round(total(stream.release())) == 2
+
+
+def test_rows_as_text_are_no_path_and_are_not_repeated(folder: Path, config: StreamConfig) -> None:
+    lines, name = "Mustermann,A\nnext,B\n", "Mustermann,1980"
+    with Stream(replace(config, op="op"), gates=exact) as stream:
+        corrections = stream.corrections
+        for text in (lines, name, '{"name": "Mustermann"}', "Mustermann" * 50 + ".csv", "\0Mustermann.csv"):
+            refused: list[Callable[[str], object]] = [
+                stream.update,
+                partial(corrections.forget, request="r"),
+                corrections.accept,
+            ]
+            for given in refused[: 2 if text == name else 3]:
+                with pytest.raises(SourceError, match="text") as told:
+                    given(text)
+                assert "Mustermann" not in str(told.value)
+        with pytest.raises(SourceError, match=r"gone.csv: there is no such file"):
+            stream.update(folder / "gone.csv")
+        for other in (lines, lines.encode()):
+            with pytest.raises(SchemaError, match=r"(str|bytes). Read it first") as found:
+                synthstream.Counting(config).count(other)
+            assert "Mustermann" not in str(found.value)
 
 
 def test_new_files_are_picked_up_and_changed_ones_left_out(folder: Path, config: StreamConfig) -> None:
@@ -654,11 +708,14 @@ def test_a_failed_commit_can_be_tried_again(config: StreamConfig, monkeypatch: p
 def test_until_is_a_moment_and_without_a_zone_it_is_on_the_clocks_wall(folder: Path) -> None:
     zoned = StreamConfig.from_toml(TOML.replace("[clock]", '[clock]\ntimezone = "America/New_York"'), base=folder)
     with Stream(zoned, env=At(datetime(2030, 1, 1, tzinfo=UTC))) as stream:
-        with pytest.raises(TypeError, match="until: must be a datetime, not str"):
-            stream.release(until="2026-01-02")  # type: ignore[arg-type]
+        with pytest.raises(TypeError, match=r"a moment must be a date, .*, not int"):
+            stream.release(until=20260102)  # type: ignore[arg-type]
         found = [stream.due(until=datetime(2026, 1, 3, 2, tzinfo=zone)) for zone in (None, NEW_YORK, UTC)]
         assert found == [2, 2, 1]
-        assert [release.tick for release in stream.follow(until=datetime(2026, 1, 3))] == [0, 1]
+        assert [stream.due(until=end) for end in (date(2026, 1, 3), "2026-01-03", "2026-01-03T02:00Z")] == [2, 2, 1]
+        with pytest.raises(TickNotOver, match="wait, or say a later until="):
+            stream.release(until="2026-01-01")
+        assert [release.tick for release in stream.follow(until="2026-01-03")] == [0, 1]
 
 
 def test_a_closed_stream_says_so(folder: Path, config: StreamConfig) -> None:

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import pickle
+import signal
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from copy import copy
+from copy import copy, deepcopy
 from pathlib import Path
+from threading import Event
 
+import numpy as np
 import polars as pl
 import pytest
 
 from synthstream import Counting, CountsByTick, Stream
-from synthstream.errors import CountsMismatch, SourceError
+from synthstream.errors import CountsMismatch, SourceError, StateError, StateLocked
 from synthstream.ingest.files import FileSource
 from synthstream.ingest.intake import Elsewhere
+from synthstream.state.turns import turn
 from synthstream.synthesizers.simulation.seeded import SeededGate
+from synthstream.workload import IntArray
+from tests.support.children import noise_of_a_child
 from tests.support.streams import PERSONS, TICKS, configured, published, rows
 
 
@@ -37,8 +44,50 @@ def test_threads_take_turns_and_no_tick_is_drawn_twice(tmp_path: Path) -> None:
 
 
 def test_a_stream_is_shared_and_not_copied(tmp_path: Path) -> None:
-    with opened(tmp_path) as stream, pytest.raises(TypeError, match="a Stream cannot be copied; threads may share it"):
-        copy(stream)
+    with opened(tmp_path) as stream:
+        copies: list[Callable[[object], object]] = [copy, deepcopy, pickle.dumps]
+        for copied in copies:
+            with pytest.raises(TypeError, match="a Stream cannot be copied; threads may share it"):
+                copied(stream)
+
+
+def test_a_stream_without_a_name_lets_go_of_its_state(tmp_path: Path) -> None:
+    opened(tmp_path).update(rows(10, 1), batch_id="a")
+    again = opened(tmp_path)
+    assert again.batches() == ["a"]
+    with again, pytest.raises(StateLocked, match=r"this process \(\d+\): a Stream has it open. Close that one, or use"):
+        opened(tmp_path)
+
+
+def test_a_child_of_fork_is_told_to_open_its_own(tmp_path: Path) -> None:
+    stream = opened(tmp_path)
+    held, done = Event(), Event()
+
+    def hold() -> None:
+        with turn(stream):
+            held.set()
+            done.wait()
+
+    def child() -> IntArray:  # a thread that it does not have is in
+        signal.alarm(20)
+        uses: list[Callable[[], object]] = [stream.release, stream.status, stream.close, stream.corrections.listed]
+        for use in uses:
+            with pytest.raises(StateError, match="opened in another process"):
+                use()
+        with stream:
+            pass
+        return np.array([len(list(stream._store.folder.iterdir()))])
+
+    with stream, ThreadPoolExecutor(1) as pool:
+        pool.submit(hold)
+        held.wait()
+        try:
+            assert noise_of_a_child(child) == np.array([4]).tobytes()  # with the log: nothing was closed
+        finally:
+            done.set()
+        with pytest.raises(StateLocked):
+            opened(tmp_path)
+        assert stream.release().tick == 0
 
 
 def test_files_that_are_counted_elsewhere_count_once_and_all_or_none(tmp_path: Path) -> None:

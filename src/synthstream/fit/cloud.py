@@ -14,7 +14,7 @@ from synthstream.partition import Partition, Region, by_level, sums
 from synthstream.workload import CodeArray, FloatArray, IntArray
 
 
-@dataclass(frozen=True, kw_only=True, repr=False)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Cloud:
     """Mass by cell.
 

@@ -30,7 +30,7 @@ from synthstream.workload import THREADS, CodeArray, FloatArray, IntArray, Workl
 _GROWN = 16
 
 
-@dataclass(frozen=True, kw_only=True, repr=False)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Population:
     """Integer rows, which stand for events.
 

@@ -6,18 +6,17 @@ import hashlib
 import hmac
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from threading import RLock
 from typing import Literal
 
 from synthstream.config.config import StreamConfig
 from synthstream.errors import ConfigError, SourceError
 from synthstream.ingest.counting import files_of
 from synthstream.ingest.filenames import RETIRED, FileNames, counted, item_of
-from synthstream.ingest.files import FileSource
+from synthstream.ingest.files import FileSource, is_text
 from synthstream.schema.coercion import Frame
 from synthstream.state.sealing import framed
 from synthstream.state.store import Store
-from synthstream.state.turns import alone
+from synthstream.state.turns import Turns, alone
 
 Stands = Literal["counted", "changed", "gone", "retired", "new"]
 
@@ -55,7 +54,7 @@ class Corrections:
         store: Store,
         forget: Callable[..., None],
         *,
-        lock: RLock,
+        lock: Turns,
         open_tick: Callable[[], int],
     ) -> None:
         self._config, self._store, self._lock = config, store, lock
@@ -168,8 +167,9 @@ class Corrections:
                 return name, there.get(name)
         near = next((name for name, path in there.items() if path.name == Path(file).name and name in known), None)
         hint = "" if near is None else f" Did you mean {near!r}?"
+        said = "a text" if is_text(file) else file
         raise SourceError(
-            f"{file}: no file of this name was counted.{hint} `synthstream source list` has those that "
+            f"{said}: no file of this name was counted.{hint} `synthstream source list` has those that "
             "were. One that was not is left out by taking it out of source.path."
         )
 

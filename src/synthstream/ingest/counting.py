@@ -21,6 +21,7 @@ from synthstream.ingest.files import FileSource
 from synthstream.kinds import kind_of
 from synthstream.schema.clock import FURTHEST
 from synthstream.schema.coercion import Frame, polars_frame, signs, texts
+from synthstream.state.turns import discreet
 from synthstream.workload import CodeArray, IntArray
 
 _T = TypeVar("_T")
@@ -269,6 +270,7 @@ class BatchCounting:
         """Counts of no rows."""
         return CountsByTick(stream=self._stream, cells=self._cells)
 
+    @discreet()
     def count(self, frame: Frame) -> CountsByTick:
         """Exact counts of the rows of a frame. Total: no row can raise.
 

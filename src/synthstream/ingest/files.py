@@ -31,6 +31,7 @@ from synthstream.schema.dialects import plain_numbers, times_as
 _CHUNK_BYTES = 64_000_000  # of a chunk, and of a batch by what its file says
 _CELL_BYTES = 16  # of a cell's place in its row and its column
 _BATCH_ROWS = 4096  # a file may say less than it holds: a value that is stored once counts once
+_LONGEST_NAME = 255
 _DELIMITERS = (";", "\t", "|", ",")
 _ENCODINGS = {"cp1252": "windows-1252"}  # as people call it
 # How files begin that are no text, byte by byte, and what to do about them. It is as public as a header.
@@ -44,6 +45,23 @@ _NO_TEXT = {
 }
 _Row = list[str | None]
 _TOO_MUCH = (pa.ArrowNotImplementedError, pa.ArrowCapacityError, pa.ArrowMemoryError)  # for one batch
+
+
+def is_text(name: str) -> bool:
+    """Whether it can hardly be the name of a file, and may be rows: no message repeats it."""
+    too_long = max(map(len, name.split("/"))) > _LONGEST_NAME
+    return too_long or "\0" in name or name.splitlines() != [name] or name.lstrip()[:1] in "{[<"
+
+
+def path_of(rows: str | Path) -> Path:
+    """Where a file of rows lies. Raises ``SourceError``, which repeats nothing, if it may be rows themselves."""
+    if not isinstance(name := str(rows) if isinstance(rows, Path) else rows, str):
+        raise SourceError(f"rows: the path of a file is asked for, not {type(rows).__name__}. Write them to one first.")
+    if not os.path.exists(name) and (is_text(name) or kind_of(Path(name)) is None):
+        what = "this is text, not a path;" if is_text(name) else "there is no such file. If this is text, not a path,"
+        how = "as with polars.read_csv(io.StringIO(text))"
+        raise SourceError(f"rows: {what} read it first, {how}. Nothing was counted.")
+    return Path(rows).absolute()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -36,7 +36,7 @@ from synthstream.ingest.counting import (
 )
 from synthstream.ingest.cursors import CursorSource
 from synthstream.ingest.filenames import RETIRED, FileNames, counted, item_of
-from synthstream.ingest.files import FileSource
+from synthstream.ingest.files import FileSource, path_of
 from synthstream.ingest.logs import opened
 from synthstream.ingest.persons import Contributions
 from synthstream.schema.coercion import Frame, slices
@@ -99,14 +99,14 @@ class Intake:
     def update(self, rows: Frame | str | Path | PrivateRows, *, batch_id: str | None, open_tick: int) -> None:
         chunks = self._chunks(rows)
         encoded = (chunk if isinstance(chunk, PrivateRows) else encode(self._config, chunk) for chunk in chunks)
-        if not self._once(_batch(batch_id), encoded, self._told, partial(self._add, open_tick=open_tick)):
+        if not self._once(_item("batch", batch_id), encoded, self._told, partial(self._add, open_tick=open_tick)):
             raise _conflict(batch_id)
 
     def _chunks(self, rows: Frame | str | Path | PrivateRows, **reading: Any) -> Iterator[Frame]:
         """Rows of a file, or of a frame, in parts."""
         if not isinstance(rows, str | Path):
             return slices(rows, _CHUNK_ROWS)
-        path = Path(rows).absolute()
+        path = path_of(rows)
         return file_of(self._config, path, **reading).read(path, chunk_rows=_CHUNK_ROWS)
 
     def forget(self, rows: Frame | str | Path, request: str, *, open_tick: int) -> None:
@@ -118,9 +118,10 @@ class Intake:
         chunks = self._chunks(rows, columns=columns)
         encoded = (encode(self._config, chunk, away=True, dated=dated) for chunk in chunks)
         count = partial(self._add, open_tick=open_tick)
-        if not self._once(f"forget {request}", encoded, PrivateRows.content, count):
+        if not self._once(_item("forget", request), encoded, PrivateRows.content, count):
             raise BatchConflict(
-                f"request {request!r} came before with other rows. Nothing was taken away; use a new id."
+                f"request {request!r} came before with other rows, or with these in another order. Nothing was taken "
+                "away now. Give no new id to rows that were taken away: they would be taken away again."
             )
 
     def ingest(
@@ -255,7 +256,8 @@ class Intake:
         def told(part: CountsByTick) -> tuple[bytes, ...]:
             return (part.until(horizon).to_bytes(),)
 
-        if not self._once(_batch(batch_id), [self._ours(counts)], told, partial(self._put, open_tick=open_tick)):
+        item, count = _item("batch", batch_id), partial(self._put, open_tick=open_tick)
+        if not self._once(item, [self._ours(counts)], told, count):
             raise _conflict(batch_id)
 
     def _once(
@@ -327,12 +329,18 @@ class Intake:
             self._save()
 
 
-def _batch(batch_id: str | None) -> str | None:
-    """What the state calls a batch of this id."""
-    return None if batch_id is None else f"batch {batch_id}"
+def _item(what: str, name: object) -> str | None:
+    """What the store calls a batch or a request, if it has an id. Raises ``TypeError``, which repeats nothing, unless
+    that is text.
+    """
+    if not isinstance(name, str | None):
+        raise TypeError(f"the id of a batch, or of a request, must be text, not {type(name).__name__}")
+    return None if name is None else f"{what} {name}"
 
 
 def _conflict(batch_id: str | None) -> BatchConflict:
     return BatchConflict(
-        f"batch_id {batch_id!r} was counted before with other content. Nothing was counted now; give new rows a new id."
+        f"batch_id {batch_id!r} was counted before with other content; the same rows in another order are other "
+        "content, too. Nothing was counted now. Send rows again in the order of the first time. Give no new id to rows "
+        "that were counted: they would count twice."
     )

@@ -5,37 +5,32 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import timedelta
-from functools import cached_property, partial
+from functools import partial
 from pathlib import Path
 from typing import Any, cast, overload
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
 from synthstream.config.config import StreamConfig
 from synthstream.config.objects import place_of
 from synthstream.config.sinks import SinkConfig
 from synthstream.errors import NotReleased, SchemaError, SinkError
-from synthstream.fit.population import Population
 from synthstream.measured import Committed, Measured
 from synthstream.publish.addresses import located
 from synthstream.publish.building import Builder, from_releases
 from synthstream.publish.folder import ParquetSink, as_published
+from synthstream.publish.model import PublishedRows
 from synthstream.publish.outlets import as_begun, parquet_sink, refuse_no_sink, refuse_other_releases
 from synthstream.publish.windows import known, located_by_step, masses_by_step, window
 from synthstream.release.areas import Bounds, Inside
 from synthstream.release.comparing import between_spans
 from synthstream.release.release import Release, TableRelease
-from synthstream.release.rows import weight_name
 from synthstream.release.series import Step, lines, only, steps
 from synthstream.release.window import Moment, PointWindow, Window, moment_of
-from synthstream.schema.binned import Datetime
 from synthstream.schema.clock import written
-from synthstream.schema.columns import Column
-from synthstream.schema.schema import Schema
 from synthstream.synthesizers.succession import known_since
-from synthstream.workload import CodeArray, FloatArray, IntArray, Workload
+from synthstream.workload import FloatArray, Workload
 
 
 def releases(place: str | Path | StreamConfig, *, simulate: bool = False, copy: str | Path | None = None) -> Releases:
@@ -91,6 +86,9 @@ class Releases:
         self.config = as_begun(config)
         self._sink = parquet_sink(kept) if sink is None else sink
         self._built: tuple[list[int], Builder] | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return vars(self) | {"_built": None}  # it is built again where they are sent
 
     def __repr__(self) -> str:
         return f"Releases({self.config.name!r}, {len(self):,} in {self._sink.where()})"
@@ -343,58 +341,10 @@ class Releases:
             _, release = builder.alone(tick)
         else:
             files = partial(self._sink.read, tick, "rows.parquet")
-            release = builder.release(tick, _Rows(files, config.schema, config.workload, manifest["rows"]))
+            release = builder.release(tick, PublishedRows(files, config.schema, config.workload, manifest["rows"]))
         return replace(release, changed=manifest["changed_rows"], files=partial(self._sink.read, tick))
 
 
 def _since(first: int, counted: Measured) -> Measured:
     """The tables that count all events from a tick on."""
     return only(counted, np.flatnonzero(counted.since == first).tolist())
-
-
-class _Rows:
-    """Published rows as a model, read and encoded when they are needed: :class:`synthstream.release.release.Rows`."""
-
-    def __init__(self, read: Callable[[], pl.DataFrame], schema: Schema, workload: Workload, number: int) -> None:
-        self._read, self._schema, self._workload, self.number = read, schema, workload, number
-
-    def __repr__(self) -> str:
-        return f"Rows({self.number:,})"
-
-    @cached_property
-    def _population(self) -> Population:
-        rows, name = self._read(), weight_name(self._schema)
-        weights = rows[name].to_numpy() if name in rows.columns else None
-        return replace(Population.of(self._workload, codes_of(self._schema, rows)), weights=weights)
-
-    @property
-    def codes(self) -> NDArray[Any]:
-        return self._population.codes
-
-    @property
-    def weights(self) -> IntArray | None:
-        return self._population.weights
-
-    def counts(self, workload: Workload) -> IntArray:
-        return self._population.counts(workload)
-
-    def arrays(self) -> dict[str, NDArray[Any]]:
-        return self._population.arrays()
-
-    def moved_from(self, before: Any) -> float:
-        return self._population.moved_from(before)
-
-
-def codes_of(schema: Schema, rows: pl.DataFrame) -> CodeArray:
-    """Codes of published rows, int32, shape ``(rows, columns)``: the way back from :meth:`Schema.decode`."""
-    if rows.is_empty():
-        return np.zeros((0, len(schema.columns)), dtype=np.int32)
-    return np.stack([_codes(column, rows[column.name]) for column in schema.columns], axis=1)
-
-
-def _codes(column: Column, published: pl.Series) -> CodeArray:
-    if not isinstance(column, Datetime) or column.part is None:
-        return column.encode(published)
-    # Parts of a time are published as whole numbers, but are read from times.
-    first, missing = int(column.edges[0]), column.size - 1
-    return (published - first).fill_null(missing).to_numpy().astype(np.int32)

@@ -58,7 +58,7 @@ class Masses(Model, Protocol):
         """A forecast of W1 to the true events, in widths of the box."""
 
 
-@dataclass(frozen=True, kw_only=True, repr=False)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class PointRelease(Release):
     """What is published for one tick of a points stream. A pure function of what was committed.
 

@@ -22,14 +22,15 @@ from synthstream.release.display import framed, shown
 from synthstream.release.models import RowModel
 from synthstream.release.places import Located
 from synthstream.release.rows import drawn, weight_name
+from synthstream.release.sending import Sent
 from synthstream.schema.clock import written
 from synthstream.schema.conditions import names_of
 from synthstream.schema.schema import Schema, cells, grid
 from synthstream.workload import FloatArray, IntArray, Workload
 
 
-@dataclass(frozen=True, kw_only=True, repr=False)
-class Release(ABC):
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class Release(Sent, ABC):
     """What is published for one tick. A pure function of what was committed.
 
     Args:
@@ -241,7 +242,7 @@ class Release(ABC):
         }
 
 
-@dataclass(frozen=True, kw_only=True, repr=False)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class TableRelease(Located, Release):
     """A release of a stream of tables.
 
@@ -396,5 +397,4 @@ def chain_head(
 
 def seed_of(head: str, purpose: str) -> int:
     """A public seed for post-processing, 63 bits, from a chain head."""
-    digest = hashlib.sha256(f"{purpose} {head}".encode()).digest()
-    return int.from_bytes(digest[:8], "big") >> 1
+    return int.from_bytes(hashlib.sha256(f"{purpose} {head}".encode()).digest()[:8], "big") >> 1

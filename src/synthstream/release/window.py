@@ -15,7 +15,7 @@ from synthstream.schema.clock import Clock, written
 Moment = str | date
 
 
-@dataclass(frozen=True, kw_only=True, repr=False)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Spanning(Release):
     """What is known of the events of some ticks alone. Never published; a pure function of what was.
 
@@ -34,7 +34,7 @@ class Spanning(Release):
         return {**super().manifest(), "since": self.first}
 
 
-@dataclass(frozen=True, kw_only=True, repr=False)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Window(Spanning, TableRelease):
     """Rows and tables of the events of some ticks alone.
 
@@ -45,7 +45,7 @@ class Window(Spanning, TableRelease):
     running: ClassVar[bool] = False
 
 
-@dataclass(frozen=True, kw_only=True, repr=False)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class PointWindow(Spanning, PointRelease):
     """Points of the events of some ticks alone, masses of boxes and means.
 

@@ -16,7 +16,7 @@ from synthstream.config.config import StreamConfig
 from synthstream.forecast.noticing import noticed
 from synthstream.forecast.warnings import limited
 from synthstream.publish.history import Cells, History, Steps, Tick, evenly, history_of
-from synthstream.publish.published import codes_of
+from synthstream.publish.model import codes_of
 from synthstream.release.points import PointRelease
 from synthstream.release.rows import weight_name
 from synthstream.report.association import MOST_COLUMNS, Pair, pairs

@@ -56,13 +56,19 @@ def polars_frame(frame: Frame, columns: Sequence[str]) -> pl.DataFrame:
         return pl.DataFrame([_arrow_column(name, frame.column(name)) for name in columns])
     if kind == "pandas" and hasattr(frame, "columns"):
         found = [str(name) for name in frame.columns]  # a name may be a number there
+        if inside := [name for name in columns if name in frame.index.names and name not in found]:
+            raise SchemaError(f"{_named(inside)} in the frame's index: say .reset_index() first. Nothing was counted.")
         require(columns, found)
         return pl.DataFrame([_pandas_column(name, frame.iloc[:, found.index(name)]) for name in columns])
     hint = ""
     if isinstance(frame, pl.LazyFrame):
         hint = ". Say .collect() first"
+    elif isinstance(frame, list | tuple) and frame and hasattr(frame[0], "columns"):
+        hint = " of frames. Say the same of each, or join them first, as with pl.concat"
     elif isinstance(frame, dict | list):
         hint = ". Wrap it in pl.DataFrame(...)"
+    elif isinstance(frame, str | bytes):
+        hint = ". Read it first, as with polars.read_csv(io.StringIO(text))"
     elif isinstance(frame, Iterator):
         hint = ". Say the same of each frame of it"
     elif type(frame).__name__.endswith(("Series", "Array")):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -45,8 +44,7 @@ def rows(release: Release, n: int, *, seed: int = 0, spark: SparkSession | None 
 
     running = spark or session()
     shape = running.createDataFrame(_plain(release.rows(0))).schema
-    bare = replace(release, covariance=None, counted=None, replicates=None)  # they read the state; no row needs them
-    drawn = partial(_drawn, bare, n, seed_of(release.head, f"spark {seed}"), to_arrow_schema(shape))
+    drawn = partial(_drawn, release, n, seed_of(release.head, f"spark {seed}"), to_arrow_schema(shape))
     blocks = -(-n // _BLOCK_ROWS)
     return running.range(0, blocks, 1, max(1, blocks)).mapInArrow(drawn, shape)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import gc
 import os
 import re
 import stat
@@ -139,18 +140,31 @@ def make_file(path: Path) -> int:
 
 
 def locked(folder: Path) -> Lock:
-    """The folder's lock. Raises ``StateLocked`` if it is taken."""
+    """The folder's lock. Raises ``StateLocked`` if it is taken.
+
+    A stream of this process that has no name any more, as after ``Stream(config).update(rows)``, lets go of it.
+    """
     lock = Lock(make_file(folder / _LOCK))
     try:
-        fcntl.flock(lock.handle or 0, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
-        who = "another process. Wait for it to end"
-        if any(lock.same(other) for other in _OURS):
-            who = f"this process ({os.getpid()}). Close the Stream that has it open"
-        lock.close()
-        raise StateLocked(f"state folder {folder} is in use by {who}; two writers would draw noise twice.") from error
-    except OSError:
+        if not _takes(lock):
+            ours = any(lock.same(other) for other in _OURS)
+            if ours:
+                gc.collect()
+            if not (ours and _takes(lock)):
+                who = "another process. Wait for it to end"
+                if ours:
+                    who = f"this process ({os.getpid()}): a Stream has it open. Close that one, or use `with`"
+                raise StateLocked(f"state folder {folder} is in use by {who}; two writers would draw noise twice.")
+    except BaseException:
         lock.close()
         raise
     _OURS.add(lock)
     return lock
+
+
+def _takes(lock: Lock) -> bool:
+    try:
+        fcntl.flock(lock.handle or 0, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from synthstream.counts import Counts
+from synthstream.counts import Counts, Sums
 from synthstream.environment import REAL, Env, sync_parent
 from synthstream.errors import StateError, StateMismatch
 from synthstream.measured import Committed
@@ -385,10 +385,10 @@ class Store:
         """Forget the exact counts of a tick that has been closed."""
         self._rows.drop("pending", tick)
 
-    def counter(self) -> Arrays | None:
+    def counter(self) -> Sums | None:
         """State of the counters. Private."""
         row = self._db.execute("SELECT state FROM counter").fetchone()
-        return None if row is None else unpacked(self.unseal(row[0], "counter"))
+        return None if row is None else Sums(unpacked(self.unseal(row[0], "counter")))
 
     def put_counter(self, state: Arrays) -> None:
         """Replace the state of the counters. Private."""

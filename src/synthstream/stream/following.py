@@ -12,6 +12,7 @@ from typing import Protocol
 from synthstream.config.config import StreamConfig
 from synthstream.errors import FilesLeftOut, MirrorError
 from synthstream.release.release import Release
+from synthstream.release.window import Moment
 
 # Clocks of file systems move in steps of at most 10 ms, and may be so much behind.
 _STEP = timedelta(seconds=0.1)
@@ -28,14 +29,14 @@ class Followed(Protocol):
     def last(self) -> Release | None: ...
     @property
     def findings(self) -> dict[Path, str]: ...
-    def due(self, *, until: datetime | None = None) -> int: ...
+    def due(self, *, until: Moment | None = None) -> int: ...
     def ingest(self, *, before: datetime | None = None) -> int: ...
-    def release(self, *, until: datetime | None = None) -> Release: ...
+    def release(self, *, until: Moment | None = None) -> Release: ...
     def publish_copies(self) -> int: ...
 
 
 def released(
-    stream: Followed, ticks: int, *, until: datetime | None = None, count: Callable[[], None] = lambda: None
+    stream: Followed, ticks: int, *, until: Moment | None = None, count: Callable[[], None] = lambda: None
 ) -> Iterator[Release]:
     """Close ``ticks`` ticks, which are due. A mirror that fails delays none of them.
 
@@ -62,7 +63,7 @@ def released(
         raise failed
 
 
-def run(stream: Followed, *, until: datetime | None = None) -> Iterator[Release]:
+def run(stream: Followed, *, until: Moment | None = None) -> Iterator[Release]:
     """See :meth:`synthstream.stream.stream.Stream.run`."""
     upto = stream.closed + stream.due(until=until)  # by the clock before rows are counted, which takes its time
     stream.ingest()

@@ -7,18 +7,22 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
+from weakref import ref
 
 from synthstream.config.config import StreamConfig
 from synthstream.config.settings import NO_STATE
 from synthstream.errors import ConfigError, StateCorrupt, StateError, StateMismatch, StateRolledBack
 from synthstream.kernel.gate import Gate, SystemGate
+from synthstream.measured import Committed
 from synthstream.privacy import Ledger
 from synthstream.publish.building import Builder
 from synthstream.publish.copies import Copies, Marks
 from synthstream.publish.folder import Newest, Sink
 from synthstream.publish.outlets import as_begun
 from synthstream.schema.naming import clash
+from synthstream.state.database import Closed
 from synthstream.state.folder import is_state
+from synthstream.state.looking import began
 from synthstream.state.store import Store
 from synthstream.synthesizers.assembly import claim_of, synthesizer_of
 from synthstream.synthesizers.simulation.seeded import SeededGate
@@ -47,11 +51,15 @@ def seeded_gates(seed: int) -> Callable[[int], Gate]:
 
 
 def builder_from(config: StreamConfig, store: Store, *, secure: bool) -> Builder:
-    """Builds releases from what a state has committed."""
-    named = store.meta(NAMED)
+    """Builds releases from what a state has committed, as long as it is open."""
+    named, found = store.meta(NAMED), ref(store)
+
+    def committed(tick: int) -> Committed | None:  # a release is public: it keeps no state open, and leads to none
+        return (found() or Closed()).measurement(tick)
+
     return Builder(
         config,
-        store.measurement,
+        committed,
         segments=store.segments(),
         named=None if named is None else int(named),
         secure=secure,
@@ -171,6 +179,16 @@ def refuse_lost_state(config: StreamConfig, sink: Sink, copies: Copies) -> None:
             f"There is no state in {config.state}, but releases up to tick {last.tick} are published. "
             "Starting again would draw noise twice for the same events. Put the state back, or check 'state' and "
             f"[sink] path. {if_lost(config)} No noise was drawn."
+        )
+
+
+def refuse_to_begin(config: StreamConfig) -> None:
+    """Raise ``StateError`` unless the stream was opened before; creates nothing."""
+    if not began(config.state):
+        raise StateError(
+            f"There is no stream in {config.state.absolute()}. With begin=False none is begun: check 'state', and the "
+            "working directory that it is looked for in. A stream that begins anew on the same events spends a second "
+            "budget on them. Nothing was changed."
         )
 
 

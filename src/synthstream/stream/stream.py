@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from threading import RLock
 from time import sleep
 from typing import Any, Self
 
@@ -14,6 +13,7 @@ import numpy as np
 import polars as pl
 
 from synthstream.config.config import StreamConfig, load
+from synthstream.counts import Sums
 from synthstream.environment import REAL, Env
 from synthstream.errors import MirrorError, NotReleased, StateCorrupt, StateError, TickNotOver
 from synthstream.ingest.corrections import Corrections
@@ -28,42 +28,31 @@ from synthstream.publish.windows import window
 from synthstream.release.display import card_of_stream
 from synthstream.release.models import Model
 from synthstream.release.release import Release
-from synthstream.release.window import Moment, PointWindow, Window
+from synthstream.release.window import Moment, PointWindow, Window, moment_of
 from synthstream.schema.clock import due
 from synthstream.schema.coercion import Frame
 from synthstream.state.folder import failed
 from synthstream.state.journal import JournalGate
 from synthstream.state.store import Store
-from synthstream.state.turns import alone, refused
+from synthstream.state.turns import Turns, alone, discreet, refused
+from synthstream.stream import opening
 from synthstream.stream.following import Asked, follow, run
-from synthstream.stream.opening import (
-    begin,
-    begun,
-    builder_from,
-    compare_with_sink,
-    identity_of,
-    key_of,
-    marks_of,
-    refuse_lost_state,
-    refuse_other_settings,
-    refuse_unsound,
-    seeded_gates,
-    system_gate,
-)
 from synthstream.synthesizers.contract import Models
 
 
-def open(path: str | Path, *, simulate: int | None = None, unchecked: bool = False) -> Stream:  # noqa: A001 - public
+def open(  # noqa: A001 - public
+    path: str | Path, *, simulate: int | None = None, unchecked: bool = False, begin: bool = True
+) -> Stream:
     """Open the stream that a configuration file describes; resume it where it stopped.
 
     Args:
         path: a ``stream.toml``.
-        simulate, unchecked: see :class:`Stream`.
+        simulate, unchecked, begin: see :class:`Stream`.
 
     Raises:
         ConfigError, StateError, MirrorError: the file is not a valid configuration; or as :class:`Stream`.
     """
-    return Stream(load(path), simulate=simulate, unchecked=unchecked)
+    return Stream(load(path), simulate=simulate, unchecked=unchecked, begin=begin)
 
 
 class Stream:
@@ -78,6 +67,8 @@ class Stream:
         seed: of simulated gates, if they have one: a state goes on only with its own.
         env: the world outside; tests choose another one.
         unchecked: go on although a mirror cannot be asked what it holds; manifests say so.
+        begin: False for a stream that runs: in another working directory, or with another ``state``, it is refused
+            (``StateError``) rather than begun for the second time, on the same events.
 
     Raises:
         StateLocked, StateMismatch, StateRolledBack, StateCorrupt, StateError: the state cannot be used.
@@ -90,36 +81,41 @@ class Stream:
         config: StreamConfig,
         *,
         simulate: int | None = None,
-        gates: Callable[[int], Gate] = system_gate,
+        gates: Callable[[int], Gate] = opening.system_gate,
         seed: int | None = None,
         env: Env = REAL,
         unchecked: bool = False,
+        begin: bool = True,
     ) -> None:
         if not isinstance(config, StreamConfig):
             raise TypeError(f"Stream takes a StreamConfig, not {type(config).__name__}; use synthstream.open(path)")
         if simulate is not None:
-            config, gates, seed = simulated(config), seeded_gates(simulate), simulate
+            config, gates, seed = simulated(config), opening.seeded_gates(simulate), simulate
         self.opened, self.closed, self.new = env.now(), 0, 0  # new: releases published since then
-        self.config, self._lock = (config := begun(config)), RLock()
+        self.config, self._lock = (config := opening.begun(config)), Turns()
         self._gates, self._env, self._seed = gates, env, seed
         self._secure = is_secure(gates(0))
-        identity = identity_of(config, secure=self._secure, seed=seed)  # raises before anything is made
+        identity = opening.identity_of(config, secure=self._secure, seed=seed)  # raises before anything is made
         self._sink, self._copies = sink_of(config, env), Copies(config, env, unchecked=unchecked)
-        refuse_lost_state(config, self._sink, self._copies)
-        self._store = Store(config.state, key=key_of(config), env=env)
-        try:
-            self._open(identity)
-        except BaseException:
-            self._store.close()
-            raise
+        opening.refuse_lost_state(config, self._sink, self._copies)
+        if not begin:
+            opening.refuse_to_begin(config)
+        with discreet():
+            self._store = Store(config.state, key=opening.key_of(config), env=env)
+            try:
+                self._open(identity)
+            except BaseException:
+                self._store.close()
+                raise
 
-    __copy__ = refused
+    __copy__ = __deepcopy__ = __reduce__ = refused
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.close()
+        if self._lock.here:
+            self.close()
 
     @alone
     def close(self) -> None:
@@ -132,19 +128,19 @@ class Stream:
     def _open(self, identity: Mapping[str, str]) -> None:
         if self._store.meta("config") is None:
             self._sink.clear()
-            begin(self.config, self._store, identity)
+            opening.begin(self.config, self._store, identity)
         else:
-            refuse_other_settings(self.config, self._store, identity)
-        self._builder = builder_from(self.config, self._store, secure=self._secure)
+            opening.refuse_other_settings(self.config, self._store, identity)
+        self._builder = opening.builder_from(self.config, self._store, secure=self._secure)
         self._synthesizer = made = self._builder.newest
         self.mechanism: Any = self._synthesizer.mechanism
         first, env = self._builder.start, self._env
         self._intake = Intake(self.config, self._store, made.count, cells=made.cells, first=first, env=env)
         self._where_it_stands()
-        refuse_unsound(self.config, self._store, self._builder, self.closed)
+        opening.refuse_unsound(self.config, self._store, self._builder, self.closed)
         self._counter = self._store.counter()
-        compare_with_sink(self.config, self._store, self._sink)
-        self._copies.open(self._store.head, marks_of(self._store))
+        opening.compare_with_sink(self.config, self._store, self._sink)
+        self._copies.open(self._store.head, opening.marks_of(self._store))
         self._model, self._published = self._rebuilt()
         self._publish_committed()
         self._open_tick()  # if it was half drawn, the next one
@@ -155,7 +151,8 @@ class Stream:
 
         Args:
             rows: a polars, pandas or pyarrow frame; the path of a file; or rows in numbers.
-            batch_id: name each batch, so that the same rows count once if they come again. Without, they count again.
+            batch_id: name each batch, so that the same rows, in the same order, count once if they come again. Without,
+                they count again. An id that was counted before a cut never counts again, whatever comes under it.
 
         Raises:
             SchemaError: a column is missing.
@@ -218,18 +215,22 @@ class Stream:
         )
 
     @alone
-    def due(self, *, until: datetime | None = None, at: datetime | None = None) -> int:
+    def due(self, *, until: Moment | None = None, at: datetime | None = None) -> int:
         """Number of open ticks that may be closed ``at`` a moment, now. Raises ``TickNotOver`` if ``until`` is later.
 
         They ended before ``until`` (or the configured one), and ``wait`` ago at the least.
         """
-        if until is not None and not isinstance(until, datetime):
-            raise TypeError(f"until: must be a datetime, not {type(until).__name__}; the clock's zone is assumed")
-        return max(0, due(self.config.clock, until=until, now=at or self._env.now()) - self.closed)
+        return max(0, due(self.config.clock, until=self._moment(until), now=at or self._env.now()) - self.closed)
+
+    def _moment(self, until: Moment | None) -> datetime | None:
+        return None if until is None else moment_of(until, self.config.clock)
 
     @alone
-    def release(self, *, until: datetime | None = None) -> Release:
+    def release(self, *, until: Moment | None = None) -> Release:
         """Close the open tick: committed, then published.
+
+        Args:
+            until: close none that ends later: a date or time, also as text in ISO 8601, on the clock's own wall.
 
         Raises:
             TickNotOver: the public clock has not reached the end of the open tick.
@@ -241,7 +242,7 @@ class Stream:
         if self.due(until=until) == 0:
             raise TickNotOver(
                 f"Tick {self.closed} {self.config.clock.ending(self.closed)}. A tick is closed by the clock alone; "
-                "wait, or say until=."
+                f"wait, or say {'until=' if until is None else 'a later until='}."
             )
         self._publish_committed()  # one may be left over from a sink that failed
         self._commit(self._gates(self.closed))
@@ -249,7 +250,7 @@ class Stream:
         self.publish_copies()
         return self._newest()
 
-    def run(self, *, until: datetime | None = None) -> Iterator[Release]:
+    def run(self, *, until: Moment | None = None) -> Iterator[Release]:
         """Count new files, then close every tick that is due, then tell of findings: as it is iterated, in a loop."""
         return Asked(run(self, until=until))
 
@@ -273,14 +274,15 @@ class Stream:
     def follow(
         self,
         *,
-        until: datetime | None = None,
+        until: Moment | None = None,
         poll: float = 5.0,
         rest: Callable[[float], object] = sleep,
         failed: Callable[[MirrorError], None] | None = None,
         since: datetime | None = None,
     ) -> Iterator[Release]:
         """Count what comes, and close each tick when it is over. See :func:`synthstream.stream.following.follow`."""
-        return Asked(follow(self, now=self._env.now, until=until, poll=poll, rest=rest, failed=failed, since=since))
+        end = self._moment(until)
+        return Asked(follow(self, now=self._env.now, until=end, poll=poll, rest=rest, failed=failed, since=since))
 
     def _open_tick(self) -> int:
         """The tick that counts go to. One of which some answers were drawn is closed: its counts must not change."""
@@ -295,13 +297,13 @@ class Stream:
         if is_secure(gate) != self._secure:
             raise StateError("The source of noise changed between ticks; what was opened as real stays real.")
         state, self._counter = self._counter or self._store.counter(), None  # dead until the commit has happened
-        if state is None or int(state["t"]) != tick - self._builder.start:
+        if state is None or int(state.exact["t"]) != tick - self._builder.start:
             lost = "has lost the state of its counters, or holds that of another tick. No noise was drawn"
             raise StateCorrupt(f"{self.config.state} {lost}. Restore the folder whole.")
         try:
             counts, models = self._intake.pending(tick), self._models(tick - 1) or {}
             journal = JournalGate(gate, self._store, tick)
-            step = partial(self._synthesizer.step, state, counts, journal, self._model, models)
+            step = partial(self._synthesizer.step, state.exact, counts, journal, self._model, models)
             after, measured, models = self._env.do("draw", step)
             with self._store.transaction("measurement"):
                 self._store.append_measurement(self._builder.drawn(measured, unchecked=unchecked))
@@ -310,7 +312,7 @@ class Stream:
                 if models:
                     self._store.put_models(tick, dict(models))
                 self._store.forget("answer", tick)
-            self._counter, self.closed = after, tick + 1
+            self._counter, self.closed = Sums(after), tick + 1
             self._store.wipe()
         except BaseException as error:
             self._where_it_stands()  # the commit may have happened all the same

@@ -23,6 +23,7 @@ from synthstream.state.folder import is_state
 from synthstream.state.looking import began
 from synthstream.state.migration import BEGAN
 from synthstream.state.store import Store
+from synthstream.state.turns import discreet
 from synthstream.stream.opening import (
     CUTS,
     begun,
@@ -76,6 +77,7 @@ def successor_of(old: StreamConfig, new: StreamConfig, *, tick: int | None = Non
     return replace(new, after=after)
 
 
+@discreet()
 def succeed(
     old: StreamConfig,
     new: StreamConfig,

@@ -1,0 +1,74 @@
+"""No error of a stream takes rows or exact counts along in the variables of its traceback."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable
+from pathlib import Path
+from traceback import TracebackException
+
+import polars as pl
+import pytest
+
+from synthstream import Stream
+from synthstream.environment import REAL, Env
+from synthstream.kernel.gate import Question
+from synthstream.schema.schema import Schema
+from synthstream.state import turns
+from synthstream.stream import opening
+from synthstream.workload import IntArray
+from tests.support.environments import failing
+from tests.support.gates import ExactGate
+from tests.support.streams import PERSONS, configured, rows
+
+
+class Broken(ExactGate):
+    def answer(self, question: Question) -> IntArray:
+        raise OSError(errno.EIO, "no noise")
+
+
+def shown(call: Callable[[], object]) -> str:
+    """What a tool that shows variables, as monitors and notebooks do, makes of the error of a call."""
+    with pytest.raises(Exception, match=r"space|failed|error|made without a key") as found:
+        call()
+    told = TracebackException.from_exception(found.value, capture_locals=True)
+    return "".join(told.format())
+
+
+def private(text: str) -> list[str]:
+    return [word for word in ("Mustermann", "array(", "shape: (") if word in text]
+
+
+@pytest.mark.parametrize("kind", ["always", "epochs", "points", PERSONS])
+def test_variables_of_a_traceback_hold_nothing_private(
+    tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config, path = configured(tmp_path, kind), tmp_path / "one.csv"
+    rows(50, 1).with_columns(ward=pl.lit("Mustermann"), who=pl.lit("Mustermann")).write_csv(path)
+
+    def opened(gate: ExactGate | None = None, env: Env = REAL) -> Stream:
+        return Stream(config, gates=lambda _: gate or ExactGate(), env=env)
+
+    def count() -> None:
+        with opened() as stream, monkeypatch.context() as patch:
+            patch.setattr(Schema, "encode", lambda *_: (_ for _ in ()).throw(OSError(errno.EIO, "space")))
+            stream.update(path)
+
+    def release(gate: ExactGate | None = None, at: str = "commit measurement") -> None:
+        with opened(gate, failing(errno.ENOSPC, at=at)) as stream:
+            stream.release()
+
+    with opened() as stream:
+        stream.update(path)
+        stream.release()
+        stream.update(path)
+        assert repr(stream._counter) == "Sums(private)"
+    found = [shown(call) for call in (count, lambda: release(Broken()), release, release)]
+    assert [private(text) for text in found] == [[], [], [], []]
+    assert ["in encode" in found[0], *("in _commit" in text for text in found[1:])] == [True] * 4  # where it was
+    assert "_open_tick" in found[3]  # the tick is half drawn: whoever opens it goes on
+    with monkeypatch.context() as patch:
+        patch.setattr(opening, "key_of", lambda _: b"Mustermann" + bytes(22))
+        assert private(shown(opened)) == []  # nor the key
+    monkeypatch.setattr(turns, "clear_frames", lambda _: None)
+    assert all(private(shown(call)) for call in (count, release))
