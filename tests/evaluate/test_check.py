@@ -15,7 +15,7 @@ from synthstream import Stream, StreamConfig, check
 from synthstream.errors import ConfigError, SchemaError
 from synthstream.evaluate.check_page import lines_of
 from synthstream.evaluate.findings import Checked, Level, checked
-from synthstream.evaluate.look import look
+from synthstream.evaluate.look import encoding_of, look
 from synthstream.forecast.warnings import off_by
 from tests.support.command import synthstream
 from tests.support.configs import AGE, SINK, WARD, category, number, stream_toml
@@ -270,6 +270,11 @@ def test_an_encoding_that_is_not_utf_8(tmp_path: Path, encoding: str, told_as: s
     (tmp_path / "rows-0.csv").write_bytes(text.encode(encoding))
     lines = told(tmp_path, toml(WARD.replace('"A"', '"Köln"'))).lines
     assert lines == ([] if told_as is None else ["[source]", f'encoding = "{told_as}"'])
+
+
+def test_a_file_that_ends_within_a_character_is_not_utf_8(tmp_path: Path) -> None:
+    (tmp_path / "rows.csv").write_bytes(b"K\xc3")
+    assert encoding_of(tmp_path / "rows.csv") == "windows-1252"
 
 
 def test_utf_16_is_to_be_converted_as_no_key_reads_it(tmp_path: Path) -> None:

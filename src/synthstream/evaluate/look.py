@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -354,9 +355,9 @@ def encoding_of(path: Path) -> str | None:
         if file.peek(2)[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
             return UTF_16
         broken = False
-        for piece in iter(partial(file.read, _PIECE), b""):
+        for piece in chain(iter(partial(file.read, _PIECE), b""), [b""]):  # the last one says that no more comes
             try:
-                broken or decoder.decode(piece)
+                broken or decoder.decode(piece, final=not piece)
             except UnicodeDecodeError:
                 broken = True
             high = high or b"\x81" in piece or b"\x8d" in piece or b"\x90" in piece  # undefined in windows-1252
