@@ -1,4 +1,4 @@
-"""Every error that Synthstream raises on purpose.
+"""Every error that Synthstream raises on purpose, and what keeps private values from going along with any.
 
     SynthstreamError
     ├── ConfigError           a key of the configuration is missing, unknown or impossible
@@ -27,8 +27,16 @@ Messages say what was expected, what was found and what to do. They never carry 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import update_wrapper
 from pathlib import Path
+from traceback import clear_frames
+from typing import ParamSpec, TypeVar
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 class SynthstreamError(Exception):
@@ -140,3 +148,35 @@ class RowsRepeat(UserWarning):
 
 class OldName(FutureWarning):
     """A section or key of ``stream.toml`` is called otherwise now; the old name still works. No error."""
+
+
+def secretive(function: Callable[P, T]) -> Callable[P, T]:
+    """A function that is handed what is private, and is :func:`discreet`."""
+
+    def kept(*args: P.args, **kwargs: P.kwargs) -> T:
+        try:
+            with discreet():
+                return function(*args, **kwargs)
+        finally:
+            del args, kwargs  # rows
+
+    return update_wrapper(kept, function)
+
+
+@contextmanager
+def discreet() -> Iterator[None]:
+    """What is inside holds rows and exact counts. An error that leaves it keeps its lines, and loses its variables:
+    tools that show the locals of a traceback, as notebooks and monitors do, would show them.
+    """
+    before = sys.exception()  # of the caller's: its variables are not ours to clear
+    try:
+        yield
+    except BaseException as error:
+        seen, left = set[int](), [error]
+        while left:
+            if id(one := left.pop()) not in seen:
+                seen.add(id(one))
+                clear_frames(one.__traceback__)
+                others = (one.__cause__, one.__context__, *getattr(one, "exceptions", ()))
+                left += [other for other in others if other is not None and other is not before]
+        raise

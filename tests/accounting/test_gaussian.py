@@ -33,7 +33,7 @@ def test_the_truth_is_never_above_what_is_promised(variance: float, change: int,
     rho = draws * change**2 / (2 * variance)
     epsilon = least_epsilon(rho, variance, delta=delta)
     assert exact_delta(variance, change, draws, epsilon) <= delta
-    assert keeps(rho, variance, epsilon=epsilon * (1 + 1e-9), delta=delta)
+    assert keeps(rho, variance, epsilon=epsilon, delta=delta)
     assert not keeps(rho, variance, epsilon=epsilon * (1 - 1e-6), delta=delta)
     if variance >= 400 and epsilon > 1e-3:  # as good as the truth, and as the real Gaussian
         assert exact_delta(variance, change, draws, epsilon * 0.998) > delta
@@ -162,7 +162,8 @@ def test_the_noise_of_streams_that_run_stays_the_same_to_the_last_digit() -> Non
 
 
 @pytest.mark.parametrize(
-    ("rho", "least", "delta"), [(0.1, 1.0, 0.1), (0.5, 5.0, 1e-9), (3.0, 1e4, 1e-5), (1e-4, 2.0, 0.4)]
+    ("rho", "least", "delta"),
+    [(0.1, 1.0, 0.1), (0.5, 5.0, 1e-9), (3.0, 1e4, 1e-5), (1e-4, 2.0, 0.4), (1.0, 1.0, 1e-40)],
 )
 def test_what_is_charged_is_what_the_theorem_says(rho: float, least: float, delta: float) -> None:
     v0 = 1 / (least - 1 / 12)
@@ -175,7 +176,9 @@ def test_what_is_charged_is_what_the_theorem_says(rho: float, least: float, delt
     a = v * whole / 576 + min(most / 24, most * min(each, most) / 960)
     other = v / 288 * (math.sqrt(most) + math.sqrt(v * whole)) ** 2 + v * whole / 640
     other += 2.01 * whole * least * math.exp(-2 * math.pi**2 * least)
-    assert slack(rho, least, delta=delta) == pytest.approx((a, whole, a + other), rel=1e-8)
+    found = slack(rho, least, delta=delta)
+    assert found == pytest.approx((a, whole, a + other), rel=1e-8)
+    assert all(one > exact * (1 + 1e-10) for one, exact in zip(found, (a, whole, a + other), strict=True)), "rounded up"
 
 
 def test_less_noise_or_more_changes_is_never_cheaper() -> None:
@@ -190,7 +193,9 @@ def test_integers_too_coarse_or_an_epsilon_that_is_used_up_keep_nothing() -> Non
     assert keeps(1e-9, 1.0, epsilon=1.0, delta=0.1)
     assert not keeps(1.0, 1.0, epsilon=0.1, delta=0.1)
     assert least_epsilon(0.1, 0.9, delta=1e-9) == math.inf
+    assert largest_rho(1.0, delta=1e-9, unit=1e-21) == 0.0
     assert delta_of_gaussian(5.0, epsilon=0.1) == 1.0
+    assert delta_of_gaussian(3.0, epsilon=0.1) == 1.0, "from one standard deviation on"
 
 
 @pytest.mark.parametrize("rare", [2.0**-4, 2.0**-12])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import date, datetime, timedelta
 from pathlib import Path
+from traceback import TracebackException
 from typing import Any
 
 import numpy as np
@@ -142,6 +143,32 @@ def test_bounds_that_may_be_private_are_not_shown() -> None:
     assert "737373" not in told(columns=[{**point, "missing": None, "bins": 2}])
     assert "737,37" not in told(columns=[{"name": "p", "type": "integer", "min": 0, "max": top}])
     assert "737373" not in told(columns=[{"name": "p", "type": "place", "coordinates": ["a"], "bounds": [[top, 0]]}])
+
+
+def test_what_other_sections_say_may_be_private_too() -> None:
+    columns = [{"name": name, "type": "category", "values": ["A", "B"]} for name in ("p", "q")]
+    unit = {"person": "who", "max_events": 737373, "max_per_tick": 737374}
+    for said in (
+        {"constraints": [{"columns": ["p", "q"], "allowed": [["A", "secret"]]}]},
+        {"constraints": [{"column": "p", "function_of": "q", "lookup": {"A": "A", "B": "secret"}}]},
+        {"constraints": [{"column": "p", "function_of": "q", "lookup": {"secret": "A", "A": "A"}}]},
+        {"clock": {**KEYS["clock"], "until": datetime(2020, 1, 1, 7, 37, 37, 373737)}},
+        {"clock": {**KEYS["clock"], "horizon": -737373}},
+        {"privacy": {**KEYS["privacy"], "unit": unit}},
+    ):
+        message = told(columns=columns, **said)
+        assert not [word for word in ("secret", "737373", "737374", "373737") if word in message], message
+    assert "a value is not a value of 'q'" in told(
+        columns=columns, constraints=[{"columns": ["p", "q"], "allowed": [["A", "secret"]]}]
+    )
+
+
+def test_an_error_takes_nothing_along_in_its_variables() -> None:
+    with pytest.raises(ConfigError) as found:
+        StreamConfig.of(**KEYS, columns=[{"name": "p", "type": "number", "edges": [0, 737373.5, 5]}])
+    assert found.value.__context__ is None
+    known = "".join(TracebackException.from_exception(found.value, capture_locals=True).format())
+    assert "737373" not in known.partition("config.py")[2]  # below the call of the test itself
 
 
 def test_scalars_of_other_libraries_and_columns_say_the_same_as_a_file() -> None:

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from traceback import TracebackException
 
 import polars as pl
 import pytest
 
-from synthstream import Stream
+from synthstream import Counting, Stream, check, errors
 from synthstream.environment import REAL, Env
 from synthstream.kernel.gate import Question
 from synthstream.schema.schema import Schema
-from synthstream.state import turns
 from synthstream.stream import opening
 from synthstream.workload import IntArray
 from tests.support.environments import failing
@@ -29,7 +29,7 @@ class Broken(ExactGate):
 
 def shown(call: Callable[[], object]) -> str:
     """What a tool that shows variables, as monitors and notebooks do, makes of the error of a call."""
-    with pytest.raises(Exception, match=r"space|failed|error|made without a key") as found:
+    with pytest.raises(Exception, match=r"space|failed|error|made without a key|missing") as found:
         call()
     told = TracebackException.from_exception(found.value, capture_locals=True)
     return "".join(told.format())
@@ -70,5 +70,29 @@ def test_variables_of_a_traceback_hold_nothing_private(
     with monkeypatch.context() as patch:
         patch.setattr(opening, "key_of", lambda _: b"Mustermann" + bytes(22))
         assert private(shown(opened)) == []  # nor the key
-    monkeypatch.setattr(turns, "clear_frames", lambda _: None)
+    monkeypatch.setattr(errors, "clear_frames", lambda _: None)
     assert all(private(shown(call)) for call in (count, release))
+
+
+def test_what_is_handed_a_frame_does_not_keep_it(tmp_path: Path) -> None:
+    config, frame = configured(tmp_path, "always"), rows(9, 1).with_columns(who=pl.lit("Mustermann")).drop("ward")
+    handed = {"check": lambda: check(config, frame), "count": lambda: Counting(config).count(frame)}
+    for name, call in handed.items():
+        below = shown(call).partition("errors.py")[2]  # what the test itself holds stands above
+        assert (private(below), "is missing" in below) == ([], True), name
+
+
+def test_an_error_that_is_raised_again_while_it_is_handled() -> None:
+    """Also of several at once; what its handler was handling is its own."""
+
+    @errors.secretive
+    def again(name: str, error: BaseException) -> None:
+        assert name == "Mustermann"
+        raise error
+
+    for error in (ValueError("space"), ExceptionGroup("space", [ValueError("a")])):
+        try:
+            raise error
+        except Exception as handled:
+            text = shown(partial(again, "Mustermann", handled))
+        assert private(text.partition("errors.py")[2].partition("in test_")[0]) == []

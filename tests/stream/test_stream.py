@@ -307,6 +307,8 @@ def test_rows_as_text_are_no_path_and_are_not_repeated(folder: Path, config: Str
                 with pytest.raises(SourceError, match="text") as told:
                     given(text)
                 assert "Mustermann" not in str(told.value)
+        with pytest.raises(TypeError, match="must be text, not NoneType"):
+            corrections.forget(visits([1]), request=None)  # type: ignore[arg-type]
         with pytest.raises(SourceError, match=r"gone.csv: there is no such file"):
             stream.update(folder / "gone.csv")
         for other in (lines, lines.encode()):

@@ -81,7 +81,7 @@ def delta_of_gaussian(mu: float, *, epsilon: float) -> float:
         return 1.0  # beyond 0.6 for certain, and erfcx grows without bound
     # With Phi(-x) = exp(-x^2 / 2) erfcx(x / sqrt 2) / 2 both terms have the factor exp(-low^2 / 2).
     tails = erfcx(low / math.sqrt(2)) * (1 + _DIGITS) - erfcx(high / math.sqrt(2)) * (1 - _DIGITS)
-    return min(1.0, math.exp(-low * low / 2) * float(tails) / 2 * (1 + _MARGIN))
+    return math.exp(-low * low / 2) * float(tails) / 2 * (1 + _MARGIN)
 
 
 @cache

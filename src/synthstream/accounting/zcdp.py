@@ -63,8 +63,8 @@ def coarse(value: float) -> float:
     """The largest number of 26 binary digits that is no larger: of what a search finds, platforms differ in the last.
 
     Example:
-        >>> coarse(0.1) <= 0.1 < coarse(0.1) * (1 + 2**-25)
-        True
+        >>> coarse(0.1) <= 0.1 < coarse(0.1) * (1 + 2**-25), coarse(1 / 3) * 2**27 % 1
+        (True, 0.0)
     """
     mantissa, exponent = math.frexp(value)
     return math.ldexp(math.floor(math.ldexp(mantissa, BITS)), exponent - BITS)

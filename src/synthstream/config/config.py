@@ -28,7 +28,7 @@ from synthstream.config.settings import SETTINGS, settings_text, toml_of
 from synthstream.config.sinks import AnyMirror, PublicationConfig, SinkConfig, StatusConfig
 from synthstream.config.sources import DeltaConfig, FilesConfig, LogConfig
 from synthstream.config.synthesis import SynthesizerConfig
-from synthstream.errors import ConfigError
+from synthstream.errors import ConfigError, secretive
 from synthstream.kinds import NEWEST, Edition
 from synthstream.schema.clock import Clock
 from synthstream.schema.columns import Column
@@ -119,12 +119,14 @@ class StreamConfig:
         """What sections say; ``problems`` tells of them."""
         use_new_names(data, problems)
         folder = (base or Path.cwd()).absolute()
+        file = None
         try:
             file = File.model_validate(data, context=folder)
         except ValidationError as error:
             problems.add_validation(error)
             check_sound_sections(data, {detail["loc"] for detail in error.errors()}, problems)
-            raise problems.error() from None
+        if file is None:  # not above, or pydantic's error, which shows what it found, would go along
+            raise problems.error()
         named = older_grids(file, folder) if edition is None else ()
         edition = edition or (OLDER if named else NEWEST)
         parts = objects(file, folder, problems, _predecessor, edition=edition)
@@ -142,6 +144,7 @@ class StreamConfig:
         return replace(made, settings=settings)
 
     @classmethod
+    @secretive
     def of(
         cls,
         *,

@@ -38,6 +38,8 @@ _WANTED = {
     "model_attributes_type": "a dict",
 }
 _BY_KEY = {"values": "a list of texts (str)", "every": 'a text such as "1d", or a timedelta'}
+# Sections whose values may have been taken from rows, as a list of pairs, or the last time.
+_SILENT = (("clock",), ("privacy",), ("constraints",), ("after",))
 _PUBLIC = {"values": "; what is listed there becomes public"}
 _ANY = "a text, a number, True or False, a date, a list or a dict"
 
@@ -55,19 +57,23 @@ class KeywordProblems(Problems):
     """What is wrong with keywords. There are no lines, and no value of a column is shown.
 
     Args:
-        columns: what is said of columns.
+        columns: what is said of columns. Their ``names`` may stand in any message, when they are known.
         sections: keys by section.
     """
 
     def __init__(self, columns: Any, sections: Mapping[str, Sequence[str]]) -> None:
         super().__init__("keywords", "", sections)
-        self._columns = columns
+        self._columns, self.names = columns, set[str]()
 
     def add(self, path: Where, message: str) -> None:
         names = "|".join({name.partition(".")[0] for name in self._sections if name})
         message = re.sub(rf"\[\[?({names})\]\]?", r"\1", message)
         for before, now in _IN_PYTHON:
             message = re.sub(before, now, message)
+        if path[:1] in _SILENT:
+            message = re.sub(r"^([\w.]+) = .*?: ", r"\1: ", message)
+            message = re.sub(r"'([^']*)'", lambda quoted: quoted[0] if quoted[1] in self.names else "a value", message)
+            message = re.sub(r"(\w) = [\d.+-]+(?=[ ;])", r"\1", message)
         if (0, message) not in self._found:  # one sentence for all that a list holds
             super().add(path, message)
 
@@ -120,6 +126,7 @@ def sections_of(said: Mapping[str, Any], columns: Any, frame: Any, problems: Key
         columns = [{"name": name, **one} if isinstance(one, dict) else one for name, one in columns.items()]
     data["columns"] = columns  # of another shape it is told
     listed = columns if isinstance(columns, list) else []
+    problems.names = {str(one["name"]) for one in listed if isinstance(one, dict) and "name" in one}
     times = [one for one in listed if isinstance(one, dict) and one.get("type") == "datetime"]
     for section in (data.get("clock"), *times):
         for key in _TIMES:

@@ -9,9 +9,11 @@ from typing import Any
 
 from synthstream.config.config import StreamConfig
 from synthstream.environment import REAL
+from synthstream.errors import secretive
 from synthstream.evaluate.findings import Checked, Level, checked
 from synthstream.evaluate.formats import percent, texts_of
 from synthstream.evaluate.look import Cells, look
+from synthstream.ingest.files import path_of
 from synthstream.report.charts import Bar, Table, bar_chart
 from synthstream.report.page import moment, render
 from synthstream.report.regions import check_regions
@@ -26,6 +28,7 @@ _MARKS = ("fine", "look at this", "DO NOT OPEN")
 _WIDTH, _LISTED = 48, 40
 
 
+@secretive
 def check(config: StreamConfig, *rows: Frame | str | Path) -> str:
     """Look at private rows before anything is spent: dates that cannot be read, values off the list, empty ticks.
 
@@ -43,7 +46,7 @@ def check(config: StreamConfig, *rows: Frame | str | Path) -> str:
 
     Example: ``print(synthstream.check(config, frame))``
     """
-    said = [Path(one).absolute() if isinstance(one, str | Path) else one for one in rows]
+    said = [path_of(one) if isinstance(one, str | Path) else one for one in rows]
     return "\n".join(f"PRIVATE  {line}" for line in lines_of(look_now(config, said)))
 
 

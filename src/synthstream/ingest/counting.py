@@ -16,12 +16,11 @@ from numpy.typing import NDArray
 
 from synthstream.config.config import StreamConfig
 from synthstream.counts import Counts, Private
-from synthstream.errors import ConfigError, CountsMismatch, FileDamaged, SchemaError
+from synthstream.errors import ConfigError, CountsMismatch, FileDamaged, SchemaError, secretive
 from synthstream.ingest.files import FileSource
 from synthstream.kinds import kind_of
 from synthstream.schema.clock import FURTHEST
 from synthstream.schema.coercion import Frame, polars_frame, signs, texts
-from synthstream.state.turns import discreet
 from synthstream.workload import CodeArray, IntArray
 
 _T = TypeVar("_T")
@@ -270,7 +269,7 @@ class BatchCounting:
         """Counts of no rows."""
         return CountsByTick(stream=self._stream, cells=self._cells)
 
-    @discreet()
+    @secretive
     def count(self, frame: Frame) -> CountsByTick:
         """Exact counts of the rows of a frame. Total: no row can raise.
 

@@ -330,10 +330,10 @@ class Intake:
 
 
 def _item(what: str, name: object) -> str | None:
-    """What the store calls a batch or a request, if it has an id. Raises ``TypeError``, which repeats nothing, unless
-    that is text.
+    """What the store calls a batch or a request. Only a batch may have no id. Raises ``TypeError``, which repeats
+    nothing, unless an id is text.
     """
-    if not isinstance(name, str | None):
+    if not isinstance(name, str) and (name is not None or what != "batch"):
         raise TypeError(f"the id of a batch, or of a request, must be text, not {type(name).__name__}")
     return None if name is None else f"{what} {name}"
 

@@ -31,6 +31,7 @@ class Lock:
 
     def __init__(self, handle: int) -> None:
         self.handle: int | None = handle
+        self.process = os.getpid()
 
     def same(self, other: Lock) -> bool:
         """Whether both are open, and one file."""
@@ -147,7 +148,7 @@ def locked(folder: Path) -> Lock:
     lock = Lock(make_file(folder / _LOCK))
     try:
         if not _takes(lock):
-            ours = any(lock.same(other) for other in _OURS)
+            ours = any(other.process == lock.process and lock.same(other) for other in _OURS)  # none from before a fork
             if ours:
                 gc.collect()
             if not (ours and _takes(lock)):

@@ -1,17 +1,14 @@
-"""Threads that share an object take turns, and errors that leave it take nothing private along."""
+"""Threads that share an object take turns."""
 
 from __future__ import annotations
 
 import os
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import update_wrapper
 from threading import RLock
-from traceback import clear_frames
 from typing import Any, Concatenate, NoReturn, ParamSpec, Protocol, TypeVar
 
-from synthstream.errors import StateError
+from synthstream.errors import StateError, secretive
 
 
 class Turns:
@@ -53,34 +50,14 @@ T = TypeVar("T")
 
 
 def alone(method: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[S, P], T]:
-    """A method that only one thread at a time may run: two could draw noise for the same tick. It is ``discreet``."""
+    """A method that only one thread at a time may run: two could draw noise for the same tick. It keeps secrets."""
 
+    @secretive
     def taken_in_turn(self: S, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        try:
-            with discreet(), self._lock:
-                return method(self, *args, **kwargs)
-        finally:
-            del args, kwargs  # rows
+        with self._lock:
+            return method(self, *args, **kwargs)
 
     return update_wrapper(taken_in_turn, method)
-
-
-@contextmanager
-def discreet() -> Iterator[None]:
-    """What is inside holds rows and exact counts. An error that leaves it keeps its lines, and loses its variables:
-    tools that show the locals of a traceback, as notebooks and monitors do, would show them.
-    """
-    before = sys.exception()
-    try:
-        yield
-    except BaseException as error:
-        seen, left = {id(before)}, [error]
-        while left:
-            if id(one := left.pop()) not in seen:
-                seen.add(id(one))
-                clear_frames(one.__traceback__)
-                left += [other for other in (one.__cause__, one.__context__) if other is not None]
-        raise
 
 
 def turn(shared: Shared) -> Turns:

@@ -56,7 +56,7 @@ def released(
         try:
             stream.release(until=until)
         except MirrorError as error:
-            failed = error
+            failed = error.with_traceback(None)  # its frames are those of this generator, which goes on
         if stream.last is not None:
             yield stream.last
     if failed is not None:

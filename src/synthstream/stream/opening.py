@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
@@ -52,10 +53,11 @@ def seeded_gates(seed: int) -> Callable[[int], Gate]:
 
 def builder_from(config: StreamConfig, store: Store, *, secure: bool) -> Builder:
     """Builds releases from what a state has committed, as long as it is open."""
-    named, found = store.meta(NAMED), ref(store)
+    named, found, process = store.meta(NAMED), ref(store), os.getpid()
 
     def committed(tick: int) -> Committed | None:  # a release is public: it keeps no state open, and leads to none
-        return (found() or Closed()).measurement(tick)
+        here = found() if os.getpid() == process else None  # a connection does not outlive a fork
+        return (here or Closed()).measurement(tick)
 
     return Builder(
         config,

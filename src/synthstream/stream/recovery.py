@@ -17,6 +17,7 @@ from synthstream.errors import (
     StateCorrupt,
     StateMismatch,
     StateRolledBack,
+    secretive,
 )
 from synthstream.kernel.gate import Gate, is_secure
 from synthstream.publish.copies import Copies, Marks
@@ -24,7 +25,6 @@ from synthstream.publish.folder import Newest, ParquetSink, Sink
 from synthstream.publish.outlets import as_begun, parquet_sink, sink_of
 from synthstream.state.folder import is_state
 from synthstream.state.store import Store
-from synthstream.state.turns import discreet
 from synthstream.stream.opening import (
     NAMED,
     begin,
@@ -58,7 +58,7 @@ class Adopted(NamedTuple):
     aside: Path | None
 
 
-@discreet()
+@secretive
 def adopt(
     config: StreamConfig,
     *,
@@ -279,7 +279,7 @@ def _free(path: Path) -> Path:
     return found
 
 
-@discreet()
+@secretive
 def republish(config: StreamConfig, *, progress: Progress = iter, unchecked: bool = False) -> int:
     """Publish again what the state has published and the place of publication has lost. Draws nothing.
 

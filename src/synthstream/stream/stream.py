@@ -15,7 +15,7 @@ import polars as pl
 from synthstream.config.config import StreamConfig, load
 from synthstream.counts import Sums
 from synthstream.environment import REAL, Env
-from synthstream.errors import MirrorError, NotReleased, StateCorrupt, StateError, TickNotOver
+from synthstream.errors import MirrorError, NotReleased, StateCorrupt, StateError, TickNotOver, discreet
 from synthstream.ingest.corrections import Corrections
 from synthstream.ingest.counting import CountsByTick, PrivateRows
 from synthstream.ingest.intake import Elsewhere, Intake
@@ -34,7 +34,7 @@ from synthstream.schema.coercion import Frame
 from synthstream.state.folder import failed
 from synthstream.state.journal import JournalGate
 from synthstream.state.store import Store
-from synthstream.state.turns import Turns, alone, discreet, refused
+from synthstream.state.turns import Turns, alone, refused
 from synthstream.stream import opening
 from synthstream.stream.following import Asked, follow, run
 from synthstream.synthesizers.contract import Models

@@ -11,7 +11,7 @@ from typing import Any
 from synthstream.config.after import changed_for_ever
 from synthstream.config.config import StreamConfig
 from synthstream.environment import REAL, Env
-from synthstream.errors import ConfigError, StateError, StateMismatch
+from synthstream.errors import ConfigError, StateError, StateMismatch, secretive
 from synthstream.ingest.counting import LATE
 from synthstream.ingest.filenames import RETIRED
 from synthstream.ingest.intake import BEFORE, CURSOR
@@ -23,7 +23,6 @@ from synthstream.state.folder import is_state
 from synthstream.state.looking import began
 from synthstream.state.migration import BEGAN
 from synthstream.state.store import Store
-from synthstream.state.turns import discreet
 from synthstream.stream.opening import (
     CUTS,
     begun,
@@ -77,7 +76,7 @@ def successor_of(old: StreamConfig, new: StreamConfig, *, tick: int | None = Non
     return replace(new, after=after)
 
 
-@discreet()
+@secretive
 def succeed(
     old: StreamConfig,
     new: StreamConfig,
