@@ -32,7 +32,7 @@ MODULES: dict[str, tuple[str, ...]] = {
     "privacy.py": _PRIVACY,
     "accounting/zcdp.py": _PRIVACY,
     "accounting/gaussian.py": ("tests/accounting/test_gaussian.py", "tests/kernel/test_exact_noise.py"),
-    "accounting/powers.py": ("tests/kernel/test_counter_numbers.py", "-k", "blt or src"),
+    "accounting/powers.py": ("tests/accounting/test_powers.py",),
     "ingest/bounding.py": _PERSONS,
     "ingest/persons.py": _PERSONS,
 }
