@@ -83,6 +83,7 @@ def script(image: list[list[Step]], place: Path) -> str:
         lines += [f"mount -t overlay o -o lowerdir=/,upperdir={lower},workdir={lower}.work {top}"]
         lines += [f"mount --rbind /{name} {top}/{name}" for name in ("dev", "proc")]
         lines += [f"chmod 755 {top}/root"]  # where this machine's Python may lie
+        lines += [f"mkdir {top}/opt/libraries", f"mount --bind {libraries} {top}/opt/libraries"]  # also from below /tmp
         for word, rest in steps:
             *copied, there = rest.removeprefix("--from=build ").split()
             if word == "COPY":
@@ -92,7 +93,9 @@ def script(image: list[list[Step]], place: Path) -> str:
             elif word == "RUN":
                 lines += [f"chroot {top} env PATH={python}:$PATH PIP_NO_DEPS=1 sh -c {shlex.quote(rest)}"]
                 if "-m venv" in rest:  # in the place of what the index has
-                    lines += [f"echo {libraries} > $(echo {top}/opt/synthstream/lib/python*/site-packages)/these.pth"]
+                    lines += [
+                        f"echo /opt/libraries > $(echo {top}/opt/synthstream/lib/python*/site-packages)/these.pth"
+                    ]
     last = dict(image[-1])
     user, group = last["USER"].split(":")
     run = f"chroot {top} setpriv --reuid {user} --regid {group} --clear-groups --bounding-set=-all --no-new-privs"
