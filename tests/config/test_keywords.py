@@ -218,3 +218,9 @@ def test_what_is_wrong_with_keywords_is_said_in_words_of_python(keys: dict[str, 
     message = told(**keys)
     assert says in message
     assert not any(word in message for word in ("line ", "quotes", "[["))
+
+
+@pytest.mark.parametrize("called", [ss.check, ss.describe, ss.plan, lambda given: ss.succeed(given, given)])
+def test_functions_that_take_a_configuration_say_so(called: Any) -> None:
+    with pytest.raises(TypeError, match=r"takes a StreamConfig, not str; use StreamConfig.from_toml"):
+        called("stream.toml")

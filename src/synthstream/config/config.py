@@ -341,6 +341,12 @@ class StreamConfig:
         return differences(json.loads(stored), json.loads(self.public_json()))
 
 
+def refuse_other(by: str, config: object, instead: str = "StreamConfig.from_toml(text)") -> None:
+    """Raise ``TypeError``, which says what to use instead, unless a function was given a configuration."""
+    if not isinstance(config, StreamConfig):
+        raise TypeError(f"{by} takes a StreamConfig, not {type(config).__name__}; use {instead}")
+
+
 def load(path: str | Path) -> StreamConfig:
     """Read ``stream.toml``, or the ``settings.toml`` of a folder of releases. Touches no data file.
 

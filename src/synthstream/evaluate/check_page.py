@@ -7,7 +7,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from synthstream.config.config import StreamConfig
+from synthstream.config.config import StreamConfig, refuse_other
 from synthstream.environment import REAL
 from synthstream.errors import secretive
 from synthstream.evaluate.findings import Checked, Level, checked
@@ -42,10 +42,11 @@ def check(config: StreamConfig, *rows: Frame | str | Path) -> str:
         What the command ``check`` prints.
 
     Raises:
-        SchemaError: a frame lacks a column. ``ConfigError``: there are no files.
+        SchemaError: a frame lacks a column. ``ConfigError``: there are no files. ``SourceError``: one is not there.
 
     Example: ``print(synthstream.check(config, frame))``
     """
+    refuse_other("check", config)
     said = [path_of(one) if isinstance(one, str | Path) else one for one in rows]
     return "\n".join(f"PRIVATE  {line}" for line in lines_of(look_now(config, said)))
 

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import numpy as np
 import polars as pl
 
-from synthstream.config.config import StreamConfig
+from synthstream.config.config import StreamConfig, refuse_other
 from synthstream.errors import ConfigError
 from synthstream.forecast.rates import Rate, moments_of, until
 from synthstream.forecast.warnings import Caution, cautions_of, no_end, notes_of
@@ -246,8 +246,7 @@ def plan(
         >>> round(found.forecasts[-1].stderr[1], 1)
         23.1
     """
-    if not isinstance(config, StreamConfig):
-        raise TypeError(f"plan takes a StreamConfig, not {type(config).__name__}; use StreamConfig.from_toml(text)")
+    refuse_other("plan", config)
     rate = _rate_of(config, expect)
     made, clock = synthesizer_of(config), config.own_clock
     moments, per_tick = moments_of(clock, at_ticks), rate.per_tick(clock)

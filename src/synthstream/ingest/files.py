@@ -55,8 +55,7 @@ def is_text(name: str) -> bool:
 
 def path_of(rows: str | Path) -> Path:
     """Where a file of rows lies. Raises ``SourceError``, which repeats nothing, if it may be rows themselves."""
-    if not isinstance(name := str(rows) if isinstance(rows, Path) else rows, str):
-        raise SourceError(f"rows: the path of a file is asked for, not {type(rows).__name__}. Write them to one first.")
+    name = str(rows)
     if not os.path.exists(name) and (is_text(name) or kind_of(Path(name)) is None):
         what = "this is text, not a path;" if is_text(name) else "there is no such file. If this is text, not a path,"
         how = "as with polars.read_csv(io.StringIO(text))"

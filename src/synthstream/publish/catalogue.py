@@ -15,7 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from synthstream.config.config import StreamConfig
+from synthstream.config.config import StreamConfig, refuse_other
 from synthstream.environment import sync, words
 from synthstream.errors import SinkError
 from synthstream.publish.deployment import deployment
@@ -91,6 +91,7 @@ def describe(config: StreamConfig) -> bool:
     Raises:
         SinkError: there is no release, or the folder cannot be written. Releases are never touched.
     """
+    refuse_other("describe", config)
     texts = descriptions(config)
     folder = parquet_sink(config.sink).folder if config.sink is not None else Path()
     written = False

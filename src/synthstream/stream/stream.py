@@ -12,7 +12,7 @@ from typing import Any, Self
 import numpy as np
 import polars as pl
 
-from synthstream.config.config import StreamConfig, load
+from synthstream.config.config import StreamConfig, load, refuse_other
 from synthstream.counts import Sums
 from synthstream.environment import REAL, Env
 from synthstream.errors import MirrorError, NotReleased, StateCorrupt, StateError, TickNotOver, discreet
@@ -87,8 +87,7 @@ class Stream:
         unchecked: bool = False,
         begin: bool = True,
     ) -> None:
-        if not isinstance(config, StreamConfig):
-            raise TypeError(f"Stream takes a StreamConfig, not {type(config).__name__}; use synthstream.open(path)")
+        refuse_other("Stream", config, "synthstream.open(path)")
         if simulate is not None:
             config, gates, seed = simulated(config), opening.seeded_gates(simulate), simulate
         self.opened, self.closed, self.new = env.now(), 0, 0  # new: releases published since then

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from synthstream.config.after import changed_for_ever
-from synthstream.config.config import StreamConfig
+from synthstream.config.config import StreamConfig, refuse_other
 from synthstream.environment import REAL, Env
 from synthstream.errors import ConfigError, StateError, StateMismatch, secretive
 from synthstream.ingest.counting import LATE
@@ -113,6 +113,8 @@ def succeed(
         synthstream.succeed(old, new)
         stream = synthstream.Stream(new)
     """
+    for one in (old, new):
+        refuse_other("succeed", one)
     if simulate is not None:
         old, new, gates, seed = simulated(old), simulated(new), seeded_gates(simulate), simulate
     if not began(old.state):
