@@ -7,7 +7,8 @@ import pytest
 
 from synthstream.errors import BudgetExceeded
 from synthstream.fit.ahead import Ahead
-from synthstream.kernel.counters import written
+from synthstream.kernel.counters import kary, written
+from synthstream.kernel.counters.kary import Kary
 from synthstream.kernel.counters.written import Dense
 from synthstream.kernel.epochs import Epochs
 from synthstream.kernel.tables import Marginals, Refreshed
@@ -48,6 +49,14 @@ def test_a_matrix_that_could_leave_64_bits_is_refused(monkeypatch: pytest.Monkey
         monkeypatch.setattr(written, "of_least_variance", lambda weights, by=factor: by * other_matrix(weights))
         with pytest.raises(ArithmeticError, match="leave 64 bits"):
             Dense(weights=(1.0,) * TICKS, horizon=TICKS).sensitivity()
+
+
+@pytest.mark.parametrize("arity", [1, 2, 4, 6])
+def test_an_arity_with_which_an_event_would_cost_more_is_refused(arity: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With four an event costs twice what is claimed of two ticks."""
+    monkeypatch.setattr(kary, "best_arity", lambda *_: arity)
+    with pytest.raises(ArithmeticError, match="odd"):
+        Kary(horizon=TICKS).init(1)
 
 
 def test_shares_that_are_more_than_the_budget_are_claimed_and_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -48,8 +48,10 @@ class Kary(Counter):
 
     @cached_property
     def arity(self) -> int:
-        """k, odd: the one with the smallest mean variance over the horizon."""
-        return best_arity(self.horizon, _digits, _levels)
+        """k: the one with the smallest mean variance over the horizon. If it were even, an event could cost more."""
+        if (k := best_arity(self.horizon, _digits, _levels)) < 3 or k % 2 == 0:
+            raise ArithmeticError(f"kary: the arity must be odd and at least 3, not {k}")
+        return k
 
     @cached_property
     def levels(self) -> int:
@@ -68,12 +70,11 @@ class Kary(Counter):
         return _digits(n, self.arity, self.levels)
 
     def init(self, cells: int) -> State:
-        r = self.arity // 2
         return {
             "t": np.array(0),
             "sum": np.zeros(cells, dtype=np.int64),
             "left": np.zeros((self.levels, cells), dtype=np.int64),
-            "right": np.zeros((self.levels, r, cells), dtype=np.int64),
+            "right": np.zeros((self.levels, self.arity // 2, cells), dtype=np.int64),
         }
 
     def step(self, state: State, counts: IntArray, gate: Gate, *, multiplier: FloatArray) -> tuple[State, FloatArray]:
@@ -100,8 +101,7 @@ class Kary(Counter):
             return
         left[level] = 0
         if digit == -r:
-            for node in range(r):
-                right[level, node] = gate.noise(cells, scale=scale)
+            right[level] = [gate.noise(cells, scale=scale) for _ in range(r)]
         right[level, : r + digit] = 0  # these spans are behind the prefix now
 
     def covariance(self, s: int, t: int, *, multiplier: float) -> float:
