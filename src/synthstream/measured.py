@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
@@ -14,6 +14,11 @@ from synthstream.workload import FloatArray, IntArray, Workload
 
 # Stamped on everything that a test gate has touched.
 NOT_PRIVATE = "NOT PRIVATE: made with simulated noise"
+
+
+def stamped(claim: Mapping[str, Any], *, secure: bool) -> dict[str, Any]:
+    """A claim as anybody is told it: where noise was simulated, the words say that it does not hold."""
+    return dict(claim) if secure else {**claim, "words": f"{NOT_PRIVATE}. With real noise: {claim['words']}"}
 
 
 class Reading(Protocol):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -67,6 +68,8 @@ def test_a_simulation_says_so_and_needs_its_seed_switch(folder: Path) -> None:
     assert "NOT PRIVATE" in simulated.stdout
     assert not (folder / "releases").exists()
     assert "NOT PRIVATE" in synthstream("status", "stream.toml", "--simulate", cwd=folder).stdout
+    told = json.loads(synthstream("status", "stream.toml", "--simulate", "--json", cwd=folder).stdout)
+    assert all(claim["words"].startswith("NOT PRIVATE") for claim in (told["claim"], *told["spent"]))
     refused = synthstream("run", "stream.toml", "--seed", "3", cwd=folder)
     assert refused.returncode == 2
     assert "real noise has no seed" in refused.stderr

@@ -384,7 +384,9 @@ def test_what_is_printed_is_short(tmp_path: Path, kind: str) -> None:
     found = released(tmp_path, kind, number=60)
     with Stream(found.config, gates=exact) as stream:
         made = stream.last
+        told = [stream.status()["spent"][0], *(() if made is None else (made.facts["claim"], made.manifest()["claim"]))]
     assert made is not None
+    assert [claim["words"].count("NOT PRIVATE") for claim in told] == [1, 1, 1]
     for shown in (found, found.last, made, made.model, made.measured, found.last.model):
         assert len(repr(shown)) < 400
     assert "tick 7, events before 2026-01-09" in repr(made)

@@ -74,6 +74,7 @@ def facts(config: StreamConfig, *, simulate: bool = False, mirrors: bool = False
     Raises:
         StateError: there is a state, and it cannot be read.
     """
+    from synthstream.measured import stamped
     from synthstream.schema.clock import due
     from synthstream.state.looking import to_look_at
     from synthstream.stream.opening import begun, changes_from
@@ -105,8 +106,8 @@ def facts(config: StreamConfig, *, simulate: bool = False, mirrors: bool = False
         "refused": any(gone.values()) or backup or bool(changed),
         "ahead": last >= 0 and clock.boundary(ticks) > now,
         "complete": complete,
-        "claim": ledger[-1] if ledger else promise_of(config).facts,
-        "spent": ledger,
+        "claim": stamped(ledger[-1] if ledger else promise_of(config).facts, secure=not simulate),
+        "spent": [stamped(claim, secure=not simulate) for claim in ledger],
         "ticks": ticks,
         "horizon": horizon,
         "due": 0 if complete else max(0, due(clock, until=None, now=now) - ticks),
@@ -194,7 +195,7 @@ def _print(shown: Console, found: dict[str, Any], config: Path) -> None:
     ahead = "no end" if horizon is None else f"{horizon} paid for"
     shown.print(f"{found['name']}: {found['ticks']} release(s), {ahead}")
     for claim in found["spent"][-1:]:  # it speaks of the whole life
-        shown.print(f"{'With real noise' if found['simulated'] else 'Spent   '} {claim['words']}")
+        shown.print(f"{'' if found['simulated'] else 'Spent    '}{claim['words']}")
     if last is not None:
         shown.print(f"Last     tick {last['tick']}, events before {_day(last['end'])}")
         shown.print(f"Chain    {last['head']}")

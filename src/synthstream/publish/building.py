@@ -15,7 +15,7 @@ import polars as pl
 
 from synthstream.config.config import StreamConfig
 from synthstream.errors import SinkError, StateCorrupt
-from synthstream.measured import Committed, Measured, Reading
+from synthstream.measured import Committed, Measured, Reading, stamped
 from synthstream.publish.folder import ParquetSink
 from synthstream.release.models import Model, RowModel
 from synthstream.release.release import Release, chain_head, seed_of
@@ -301,7 +301,7 @@ class Builder:
         clock = config.clock
         chain = {"previous": self.previous(tick), "head": committed.head}
         starts = [resumed.start for resumed in self._later if resumed.start <= tick]
-        facts: dict[str, Any] = {"claim": self.claim_at(tick), "chain": chain}
+        facts: dict[str, Any] = {"claim": stamped(self.claim_at(tick), secure=self.secure), "chain": chain}
         facts |= {"edition": config.edition} if config.edition > 1 else {}
         facts |= {"segments": starts} if starts else {}
         facts |= {"cuts": config.cuts} if config.cuts else {}

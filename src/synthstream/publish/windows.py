@@ -17,7 +17,7 @@ import polars as pl
 from synthstream.config.config import StreamConfig
 from synthstream.errors import NotReleased
 from synthstream.fit.population import Population
-from synthstream.measured import Measured
+from synthstream.measured import Measured, stamped
 from synthstream.publish.building import Builder
 from synthstream.release.areas import Bounds, Inside
 from synthstream.release.release import TableRelease
@@ -55,7 +55,7 @@ def window_of(config: StreamConfig, builder: Builder, first: int, last: int, *, 
         "schema": config.schema,
         "start": config.clock.boundary(first),
         "end": config.clock.boundary(last + 1),
-        "facts": {"claim": builder.claim_at(last), "chain": chain, **cuts},
+        "facts": {"claim": stamped(builder.claim_at(last), secure=builder.secure), "chain": chain, **cuts},
         "secure": builder.secure,
         "released": np.zeros(0, dtype=np.int64),
         "measured": found.measured,

@@ -56,12 +56,13 @@ def framed(name: str, about: str, claim: str, *, body: str = "", secure: bool = 
 
     Args:
         body: HTML; all else is escaped.
+        secure: whether the noise came from the operating system; otherwise it says so once, above the claim.
     """
     return _CARD.format(
         name=escape(name),
         about=escape(about),
         warning="" if secure else _WARNING.format(words=escape(NOT_PRIVATE)),
-        claim=escape(claim if secure else f"With real noise: {claim}"),
+        claim=escape(claim.replace(f"{NOT_PRIVATE}. ", "")),
         body=body,
     )
 

@@ -224,9 +224,6 @@ class Release(Sent, ABC):
 
     def manifest(self) -> dict[str, Any]:
         """The release described for machines; the sink adds the files' hashes."""
-        facts = dict(self.facts)
-        if not self.secure:
-            facts["claim"] = {**facts["claim"], "words": f"{NOT_PRIVATE}. With real noise: {facts['claim']['words']}"}
         return {
             **({} if self.secure else {"warning": NOT_PRIVATE}),
             "format": 1,
@@ -238,7 +235,7 @@ class Release(Sent, ABC):
             **({} if self.model_weights is None else {"population": len(self.model_weights)}),
             "changed_rows": None if self.changed is None else round(self.changed, 4),
             "schema": self.schema.hash,
-            **facts,
+            **self.facts,
         }
 
 

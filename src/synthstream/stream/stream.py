@@ -21,6 +21,7 @@ from synthstream.ingest.counting import CountsByTick, PrivateRows
 from synthstream.ingest.intake import Elsewhere, Intake
 from synthstream.kernel.counters.base import refuse_beyond
 from synthstream.kernel.gate import Gate, is_secure
+from synthstream.measured import stamped
 from synthstream.publish.copies import Copies
 from synthstream.publish.folder import ParquetSink
 from synthstream.publish.outlets import simulated, sink_of
@@ -385,7 +386,7 @@ class Stream:
             "horizon": self.config.clock.horizon,
             "last_end": None if last is None else last.end.isoformat(),
             "head": self.config.genesis if last is None else last.head,
-            "spent": self._store.ledger(),
+            "spent": [stamped(claim, secure=self._secure) for claim in self._store.ledger()],
             "secure": self._secure,
             "unchecked": list(self._copies.unchecked),
         }
