@@ -24,6 +24,7 @@ STATEMENTS = {
     "nodes": "Running sums made of noisy spans cost at most what the spans that hold one event cost together.",
     "participation": "Several events of one person in one matrix counter cost less than as many separate ones.",
     "passes": "The number of noisy comparisons that pass in a row can be drawn at once, with the same law.",
+    "paths": "Costs that depend on what was released compose to their largest sum, if that is bounded on every path.",
     "points": "A private number of events and differences in nodes of a partition, epoch by epoch, stay within the "
     "budget.",
     "points-accuracy": "How far the synthetic points are from the true ones on average, with the fixed schedule.",
