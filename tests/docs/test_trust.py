@@ -39,6 +39,13 @@ PUBLIC = {
 # They import none of these, and a private value, or the decision to draw, depends on them.
 DECLARED = {
     "accounting/powers.py": "how much noise",
+    "config/sections.py": "how much noise",
+    "config/after.py": "what a cut may change",
+    "config/differing.py": "what a running stream may not change",
+    "kinds.py": "which mechanism",
+    "measured.py": "whether a stream is what it was",
+    "publish/copies.py": "whether a tick was drawn before",
+    "publish/outlets.py": "where that is looked up",
     "accounting/gaussian.py": "what a claim costs",
     "accounting/zcdp.py": "what a claim costs",
     "synthesizers/assembly.py": "how much noise",
