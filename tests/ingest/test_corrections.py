@@ -7,6 +7,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
 
+import polars as pl
 import pytest
 
 from synthstream import Stream, StreamConfig
@@ -14,6 +15,7 @@ from synthstream.errors import BatchConflict, ConfigError, FilesLeftOut, Horizon
 from synthstream.ingest.counting import PrivateRows
 from synthstream.ingest.intake import Intake
 from synthstream.kernel.gate import Gate
+from synthstream.stream.recovery import adopt
 from tests.support.aligned import Aligned, files
 from tests.support.command import synthstream
 from tests.support.environments import At
@@ -145,6 +147,58 @@ def test_rows_are_taken_away_once_at_the_open_tick(tmp_path: Path) -> None:
         assert round(total(finish(stream))) == 2
         with pytest.raises(HorizonExhausted, match="none is open"):
             stream.corrections.forget(request, request="R3")
+
+
+@pytest.mark.parametrize(("day", "before", "after"), [(5, [2, 3, 3], 2), (1, [2, 2, 2], 2), (3, [2, 3, 2], 2)])
+def test_a_request_that_comes_again_after_a_loss_counts_in_one_segment(
+    tmp_path: Path, day: int, before: list[int], after: int
+) -> None:
+    """Its rows count as other rows do, in the later of their own tick and the open one (theorem segments)."""
+    config, request, totals = signed(tmp_path), visits([day]), list[int]()
+    with opened(config, 4) as stream:
+        stream.ingest()
+        totals.append(round(total(stream.release())))
+        stream.corrections.forget(request, request="R1")
+        totals += [round(total(release)) for release in stream.run()]
+    assert totals == before
+    shutil.rmtree(config.state)
+    assert adopt(config, gates=exact, env=At(datetime(2026, 1, 4, tzinfo=UTC))).segment
+    with opened(config, 9) as stream:
+        stream.corrections.forget(request, request="R1")  # its id was lost
+        stream.corrections.forget(request, request="R1")
+        assert round(total(finish(stream))) == after
+
+
+def test_a_request_without_times_counts_in_the_first_segment_alone(tmp_path: Path) -> None:
+    config, request = signed(tmp_path), visits([6])
+    request.drop("when").write_csv(tmp_path / "request.csv")
+    with opened(config, 3) as stream:
+        stream.ingest()
+        stream.corrections.forget(tmp_path / "request.csv", request="R1")
+        stream.corrections.forget(request, request="R1")  # as earlier versions took one with times
+        assert round(total(finish(stream))) == 2
+        with pytest.raises(SchemaError, match="Did you mean 'When'"):  # not taken for one without times
+            stream.corrections.forget(request.rename({"when": "When"}), request="R2")
+        with pytest.raises(SchemaError, match="reset_index"):
+            stream.corrections.forget(request.to_pandas().set_index("when"), request="R2")
+        with pytest.raises(SchemaError, match="rows must be a polars"):
+            stream.corrections.forget([1], request="R2")
+    shutil.rmtree(config.state)
+    adopt(config, gates=exact, env=At(datetime(2026, 1, 3, tzinfo=UTC)))
+    with opened(config, 9) as stream:
+        for rows in (tmp_path / "request.csv", request.drop("when"), pl.DataFrame({"ward": ["A"]}).to_arrow()):
+            with pytest.raises(SchemaError, match=r"'when' is missing.*give it none now"):
+                stream.corrections.forget(rows, request="R1")
+        assert round(total(finish(stream))) == 2
+
+
+@pytest.mark.parametrize("unit", ['"event"', '{ person = "who", max_events = 2 }'])
+def test_rows_that_are_taken_away_wait_for_their_own_tick(tmp_path: Path, unit: str) -> None:
+    config = StreamConfig.from_toml(OP.replace('unit = "event"', f"unit = {unit}"), base=tmp_path)
+    with opened(config) as stream:
+        stream.corrections.forget(visits([1, 4, 4]).with_columns(who=pl.Series(["a", "b", "a"])), request="R1")
+        cells = stream._synthesizer.cells
+        assert [int(stream._intake.pending(tick).dense(cells)[0]) for tick in (0, 3)] == [-1, -2]
 
 
 def test_a_thread_that_pushes_waits_until_a_request_is_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

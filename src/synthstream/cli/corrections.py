@@ -84,8 +84,9 @@ def forget_command(
         ),
     ],
 ) -> None:
-    """Take rows away at the open tick, as an erasure request asks. Needs op in stream.toml.
+    """Take rows away, as an erasure request asks. Needs op in stream.toml.
 
+    They count in the open tick, or in the later tick of their own time.
     Nobody is told whether a row had counted. What was released stays released.
     After `succeed` or `recover --adopt`, rows need their time, and those dated before stay.
 
@@ -99,7 +100,8 @@ def forget_command(
 
         say(f"Rows dated before {written(clock.boundary(cuts[-1]['tick']))}, where the stream went on, stay.")
     say(
-        f"Request {request}: its rows are taken away once, with tick {tick}, which {clock.ending(tick)}. Whether "
-        "they had counted is not looked up. Releases before that tick stay as they are."
+        f"Request {request}: its rows are taken away once, with tick {tick}, which {clock.ending(tick)}, or with that "
+        "of their own time if it is later. Whether they had counted is not looked up. Releases before that tick stay "
+        "as they are."
     )
     say(f"Delete {rows}, and erase the rows from the source; then `synthstream source accept` its files.")

@@ -43,7 +43,7 @@ class Corrections:
     are taken away are events of their own, which the claim counts.
 
     Args:
-        forget: takes rows away at the open tick, under the id of a request.
+        forget: takes rows away under the id of a request.
         lock: of all that threads share with it.
         open_tick: tells the open tick.
     """
@@ -75,14 +75,15 @@ class Corrections:
 
     @alone
     def forget(self, rows: Frame | str | Path, *, request: str) -> None:
-        """Take rows away at the open tick, whether they had counted or not: nobody is told.
+        """Take rows away in the open tick, or the later tick of their own time, whether they had counted or not.
 
-        After a cut, and in a segment on top of a lost state, those that are dated before it, or have no readable time,
-        stay: they may have counted on the other side.
+        Nobody is told. After a cut, and in a segment on top of a lost state, those that are dated before it, or have no
+        readable time, stay: they may have counted on the other side.
 
         Args:
             rows: a polars, pandas or pyarrow frame; or the path of a file, written as the source's files are. op is not
-                needed, nor is time before any cut or segment.
+                needed. Before any cut or segment the column of times may be left out: then they count in the open
+                tick, and must never come with times again.
             request: the same id and rows again is a no-op.
 
         Raises:

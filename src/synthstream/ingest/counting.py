@@ -65,13 +65,14 @@ class PrivateRows(Private):
         return PrivateRows(self.codes[kept], self.ticks[kept], weights, people)
 
 
-def columns_of(config: StreamConfig, *, away: bool = False, dated: bool = False) -> tuple[str, ...]:
+def columns_of(config: StreamConfig, *, away: bool = False, timed: bool = True) -> tuple[str, ...]:
     """Every column that a frame must have: those of the schema, the time, the op, the person.
 
     Args:
-        away: of rows that are taken away, which need no op, and no time unless they are ``dated``.
+        away: of rows that are taken away, which need no op.
+        timed: with their time; rows that are taken away may come without.
     """
-    when = (None if away and not dated else config.clock.column, None if away else config.op)
+    when = (config.clock.column if timed else None, None if away else config.op)
     extra = [name for name in (*when, config.privacy.person) if name is not None]
     return tuple(dict.fromkeys([*config.schema.read_from, *extra]))
 
@@ -122,7 +123,7 @@ def file_of(config: StreamConfig, path: Path, **more: Any) -> FileSource:
     return replace(files, kind=kind_of(path) or "parquet", path=path, **more)
 
 
-def encode(config: StreamConfig, frame: Frame, *, away: bool = False, dated: bool = False) -> PrivateRows:
+def encode(config: StreamConfig, frame: Frame, *, away: bool = False, timed: bool = True) -> PrivateRows:
     """Rows of a frame in numbers. Total: no row can raise.
 
     Where persons are protected, rows without a person are left out: null, NaN, empty text, and cells that are no text
@@ -130,13 +131,13 @@ def encode(config: StreamConfig, frame: Frame, *, away: bool = False, dated: boo
 
     Args:
         away: each row takes an event away, and no op is read.
-        dated: of these, their own time is read; left out: they count at the tick that is open then.
+        timed: their own time is read; otherwise none has a time that can be read.
 
     Raises:
         SchemaError: a column is missing.
     """
     codes, weights = config.schema.encode(frame), None
-    ticks = np.full(len(codes), -1, dtype=np.int64) if away and not dated else config.clock.ticks_of(frame)
+    ticks = config.clock.ticks_of(frame) if timed else np.full(len(codes), -1, dtype=np.int64)
     if config.op is not None:
         weights = -np.ones_like(ticks) if away else signs(polars_frame(frame, [config.op])[config.op])
     if config.privacy.person is None:

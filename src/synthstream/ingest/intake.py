@@ -39,7 +39,7 @@ from synthstream.ingest.filenames import RETIRED, FileNames, counted, item_of
 from synthstream.ingest.files import FileSource, path_of
 from synthstream.ingest.logs import opened
 from synthstream.ingest.persons import Contributions
-from synthstream.schema.coercion import Frame, slices
+from synthstream.schema.coercion import Frame, bare, names_of, slices
 from synthstream.state.sealing import framed
 from synthstream.state.store import Store
 from synthstream.workload import THREADS
@@ -112,17 +112,40 @@ class Intake:
     def forget(self, rows: Frame | str | Path, request: str, *, open_tick: int) -> None:
         if self._config.clock.horizon is not None and open_tick >= self._config.clock.horizon:
             raise HorizonExhausted("All ticks have been released: none is open at which rows could be taken away.")
-        # Where earlier rows have counted elsewhere, their own time says which may be taken away here.
-        dated = self._first > 0
-        columns = columns_of(self._config, away=True, dated=dated)
-        chunks = self._chunks(rows, columns=columns)
-        encoded = (encode(self._config, chunk, away=True, dated=dated) for chunk in chunks)
-        count = partial(self._add, open_tick=open_tick)
-        if not self._once(_item("forget", request), encoded, PrivateRows.content, count):
+        item, timed = _item("forget", request), self._have_times(rows)
+        known = self._taken_away(rows, item, open_tick, timed=timed)
+        # Earlier versions did not read the time of requests that came before any cut or segment.
+        if not known and not (timed and self._taken_away(rows, item, open_tick, timed=False)):
             raise BatchConflict(
                 f"request {request!r} came before with other rows, or with these in another order. Nothing was taken "
                 "away now. Give no new id to rows that were taken away: they would be taken away again."
             )
+
+    def _taken_away(self, rows: Frame | str | Path, item: str | None, open_tick: int, *, timed: bool) -> bool:
+        """Take rows away under the name of a request, or say whether a known one had these rows."""
+        chunks = self._chunks(rows, columns=columns_of(self._config, away=True, timed=timed))
+        encoded = (encode(self._config, chunk, away=True, timed=timed) for chunk in chunks)
+        return self._once(item, encoded, PrivateRows.content, partial(self._add, open_tick=open_tick))
+
+    def _have_times(self, rows: Frame | str | Path) -> bool:
+        """Whether the rows of a request have the clock's column: a name decides. Without it none has a readable time.
+
+        Raises:
+            SchemaError: they lack it where earlier rows may have counted elsewhere: only times tell which these are.
+        """
+        if (column := self._config.clock.column) is None:
+            return True
+        path = path_of(rows) if isinstance(rows, str | Path) else None
+        names = names_of(rows) if path is None else file_of(self._config, path).names(path)
+        if not names or any(bare(name) == bare(column) for name in names):
+            return True  # what is no frame, or has nearly this name, is told where it is read
+        if self._first > 0:
+            raise SchemaError(
+                f"column {column!r} is missing: since tick {self._first} rows are taken away by their own time, and "
+                "those of earlier ticks stay. If this request came before that without times, give it none now: its "
+                "rows might be taken away twice. Nothing was taken away."
+            )
+        return False
 
     def ingest(
         self,

@@ -76,6 +76,16 @@ def polars_frame(frame: Frame, columns: Sequence[str]) -> pl.DataFrame:
     raise SchemaError(f"rows must be a polars, pandas or pyarrow frame, or a path; found {type(frame).__name__}{hint}")
 
 
+def names_of(frame: Frame) -> list[str]:
+    """Names of a frame's columns, and of pandas' index, which is refused elsewhere; of what is no frame, none."""
+    kind = type(frame).__module__.partition(".")[0]
+    if kind == "pyarrow" and hasattr(frame, "column"):
+        return list(frame.schema.names)
+    if kind == "pandas" and hasattr(frame, "columns"):
+        return [str(name) for name in (*frame.columns, *frame.index.names)]
+    return frame.columns if isinstance(frame, pl.DataFrame) else []
+
+
 def slices(frame: Frame, rows: int) -> Iterator[Frame]:
     """A frame in parts of at most ``rows`` rows, at least one part; anything else is yielded as it is."""
     kind = type(frame).__module__.partition(".")[0]
