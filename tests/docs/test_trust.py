@@ -49,6 +49,7 @@ DECLARED = {
     "accounting/gaussian.py": "what a claim costs",
     "accounting/zcdp.py": "what a claim costs",
     "synthesizers/assembly.py": "how much noise",
+    "schema/cells.py": "cells to texts",
     "schema/dialects.py": "cells to values",
     "cli/common.py": "core dumps, progress",
     "cli/runtime.py": "what an exception shows",

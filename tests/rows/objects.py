@@ -243,5 +243,9 @@ OBJECTS = [
         when(dt.datetime(2026, 10, 25, 1)),
     ),
     Odd("timestamp", lambda n: pd.Timestamp(2026, 1, 2, 5), FIVE),
-    Odd("offset of seconds", lambda n: dt.datetime(2026, 1, 2, 5, tzinfo=dt.timezone(dt.timedelta(seconds=1)))),
+    Odd(
+        "offset of seconds",
+        lambda n: dt.datetime(2026, 1, 2, 5, tzinfo=dt.timezone(dt.timedelta(seconds=1))),
+        when(dt.datetime(2026, 1, 2, 4, 59, 59)),
+    ),
 ]

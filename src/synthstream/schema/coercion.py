@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import difflib
-import math
-from collections.abc import Callable, Iterator, Sequence
-from decimal import Decimal
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,18 +12,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from synthstream.errors import SchemaError
+from synthstream.schema.cells import LAST_SECOND, one_by_one, plain, text_of_float, within_range
 from synthstream.workload import FloatArray, IntArray
 
 Frame = Any  # a polars or pandas DataFrame, or a pyarrow Table or RecordBatch; pandas is not a dependency
-
-# Days since 1970 of 0001-01-03 and 9998-12-30: with room for any time zone.
-_FIRST_DAY, _LAST_DAY = -719_160, 2_932_530
-
-# Python refuses to write longer integers in digits.
-_MOST_BITS = 2000
-
-# More have no number of milliseconds in 64 bits.
-_LAST_SECOND = (2**63 - 1) // 1000
 
 _NESTED = pl.List(pl.Null)
 
@@ -127,13 +117,13 @@ def _named(columns: Sequence[str]) -> str:
 
 def _pandas_column(name: str, column: Any) -> pl.Series:
     if column.dtype == object:  # never let a guess at the type of the whole column decide what a cell is
-        return _one_by_one(name, len(column), column.tolist().__getitem__)
+        return one_by_one(name, len(column), column.tolist().__getitem__)
     try:
         arrow = pa.array(column, from_pandas=True)
     except Exception:  # a type that pyarrow does not know
-        return _one_by_one(name, len(column), column.iloc.__getitem__)
+        return one_by_one(name, len(column), column.iloc.__getitem__)
     if isinstance(arrow.type, pa.BaseExtensionType):  # what it stores is not what it shows
-        return _one_by_one(name, len(column), column.iloc.__getitem__)
+        return one_by_one(name, len(column), column.iloc.__getitem__)
     return _arrow_column(name, arrow)
 
 
@@ -152,7 +142,7 @@ def _arrow_column(name: str, column: Any) -> pl.Series:
         try:
             column = column.cast(pa.large_string())  # refuses what is not UTF-8
         except pa.ArrowInvalid:
-            return _one_by_one(name, len(column), column.to_pylist().__getitem__)
+            return one_by_one(name, len(column), column.to_pylist().__getitem__)
     elif pa.types.is_timestamp(kind):
         # The same moments: polars does not know every zone.
         column = _thousandfold(column.cast(pa.timestamp(kind.unit, kind.tz and "UTC")))
@@ -163,7 +153,7 @@ def _arrow_column(name: str, column: Any) -> pl.Series:
     try:
         return pl.Series(name, pl.from_arrow(column))
     except (Exception, pl.exceptions.PanicException):  # a type that polars does not know
-        return _one_by_one(name, len(column), lambda i: column[i].as_py())
+        return one_by_one(name, len(column), lambda i: column[i].as_py())
 
 
 def _laid_out(column: Any) -> Any:
@@ -230,98 +220,38 @@ def _thousandfold(column: Any) -> Any:
     """Moments or durations; seconds are moved into what polars, which stores thousandths, can hold."""
     if column.type.unit != "s":
         return column
-    seconds = pc.max_element_wise(column.cast(pa.int64()), -_LAST_SECOND, skip_nulls=False)
-    return pc.min_element_wise(seconds, _LAST_SECOND, skip_nulls=False).cast(column.type)
-
-
-def _one_by_one(name: str, number: int, cell: Callable[[int], object]) -> pl.Series:
-    """Text cell by cell, each by a rule that looks at nothing else; null for what has no text.
-
-    Args:
-        cell: hands out the cell at a place.
-    """
-    found: list[str | None] = []
-    for i in range(number):
-        try:
-            text = _shown(cell(i))
-            # Of a class of its own, a text may answer with anything: ask the built-in type.
-            found.append(None if text is None else str.encode(text, errors="replace").decode())
-        except (Exception, pl.exceptions.PanicException):  # a private cell must not raise, whatever it is
-            found.append(None)
-    return pl.Series(name, found, dtype=pl.String)
-
-
-def _shown(value: object) -> str | None:
-    """Text of one Python object; nothing for nothing."""
-    if value is None or type(value).__name__ in ("NAType", "NaTType"):
-        return None
-    if isinstance(value, bool | np.bool_):
-        return "true" if value else "false"
-    if isinstance(value, np.datetime64 | np.timedelta64) and np.isnat(value):
-        return None
-    if isinstance(value, float | np.floating):
-        if value != value:
-            return None
-        return str(int(value)) if math.isfinite(value) and value == int(value) else str(float(value))
-    if isinstance(value, int) and value.bit_length() > _MOST_BITS:
-        return str(Decimal(value))
-    return bytes.decode(value, errors="replace") if isinstance(value, bytes) else str(value)
-
-
-def _plain(series: pl.Series) -> pl.Series:
-    """As text, number, boolean, date or time; every other type becomes text, or null if it is nested."""
-    kind = series.dtype
-    if kind.is_nested():
-        return pl.Series(series.name, [None] * len(series), dtype=pl.String)
-    if isinstance(kind, pl.BaseExtension):
-        return _plain(series.ext.storage())
-    if isinstance(kind, pl.Categorical | pl.Enum):
-        return series.cast(pl.String)
-    if kind.is_temporal():
-        return _within_range(series)
-    if kind.is_numeric() or kind in (pl.String, pl.Boolean, pl.Null):
-        return series
-    return _one_by_one(series.name, len(series), series.__getitem__)  # slow, but no cell can spoil another
-
-
-def _within_range(series: pl.Series) -> pl.Series:
-    """Dates and times moved into the years 1 to 9998: outside of them polars panics. Durations become whole numbers."""
-    kind, count = series.dtype, series.to_physical()
-    if kind == pl.Date:
-        return count.clip(_FIRST_DAY, _LAST_DAY).cast(pl.Date)
-    if kind == pl.Time:
-        return count.clip(0, 86_400 * 10**9 - 1).cast(pl.Time)
-    if not isinstance(kind, pl.Datetime):
-        return count
-    per_day = 86_400 * {"ms": 10**3, "us": 10**6, "ns": 10**9}[kind.time_unit]
-    first, last = (max(-(2**63) + 1, min(2**63 - 1, day * per_day)) for day in (_FIRST_DAY, _LAST_DAY))
-    return count.clip(first, last).cast(kind)
+    seconds = pc.max_element_wise(column.cast(pa.int64()), -LAST_SECOND, skip_nulls=False)
+    return pc.min_element_wise(seconds, LAST_SECOND, skip_nulls=False).cast(column.type)
 
 
 def texts(series: pl.Series) -> tuple[pl.Series, pl.Series]:
-    """Text of each cell, and whether it is missing. Whole floats read like integers; nested cells have null text."""
+    """Text of each cell, and whether it is missing: as :func:`synthstream.schema.cells.text_of` has it of each alone.
+
+    Whole floats of 64 bits read like integers; moments with a zone are written in UTC; times and durations are cut to
+    microseconds. Nested cells have null text.
+    """
     nested = series.dtype.is_nested()
     missing = series.is_null()
-    series = _plain(series)
+    series = plain(series)
     if not nested:
         missing = missing | series.is_null()
     if series.dtype.is_float():
         missing = missing | series.is_nan().fill_null(value=False)
         whole = series.cast(pl.Int64, strict=False)
         same = (whole.cast(series.dtype) == series).fill_null(value=False)
-        return series.cast(pl.String).zip_with(~same, whole.cast(pl.String)), missing
-    if isinstance(series.dtype, pl.Datetime):  # as Python writes it, so that a column of objects reads the same
-        zone = "" if series.dtype.time_zone is None else "%:z"
-        shown = series.dt.to_string(f"%Y-%m-%d %H:%M:%S%.6f{zone}")
-        return shown.str.replace(".000000", "", literal=True), missing
+        text = series.cast(pl.String).zip_with(~same, whole.cast(pl.String))
+        odd = text.str.contains("e", literal=True).fill_null(value=False)  # few: very large or very small
+        return text.scatter(odd.arg_true(), list(map(text_of_float, series.filter(odd).to_numpy()))), missing
+    if isinstance(series.dtype, pl.Datetime | pl.Time):  # as Python writes it
+        form = "%H:%M:%S%.6f" if series.dtype == pl.Time else "%Y-%m-%d %H:%M:%S%.6f"
+        shown = _on_wall(series, "UTC").dt.to_string(form).str.replace(".000000", "", literal=True)
+        return shown + ("" if getattr(series.dtype, "time_zone", None) is None else "+00:00"), missing
     return series.cast(pl.String, strict=False), missing
 
 
 def numbers(series: pl.Series) -> FloatArray:
     """Each cell as float64, NaN where it is missing or no number. Text is parsed; dates and durations are none."""
-    if series.dtype == pl.Duration:
-        return np.full(len(series), np.nan)
-    series = _plain(series)
+    series = plain(series)
     if series.dtype == pl.String:
         # A column of booleans with one gap is a column of objects in pandas: both must read the same.
         text = series.str.strip_chars().replace({"true": "1", "false": "0"})
@@ -348,7 +278,7 @@ def times(series: pl.Series, *, timezone: str) -> pl.Series:
 
     Naive times are taken as they are; times with a zone or an offset are converted; text is read as ISO 8601.
     """
-    series = _plain(series)
+    series = plain(series)
     if series.dtype == pl.String:
         return _parsed(series.str.strip_chars(), timezone)
     if series.dtype == pl.Date:
@@ -366,10 +296,10 @@ def _on_wall(series: pl.Series, timezone: str) -> pl.Series:
 
 
 def _parsed(text: pl.Series, timezone: str) -> pl.Series:
-    found = _within_range(text.str.to_date("%Y-%m-%d", strict=False)).cast(pl.Datetime("us"))
+    found = within_range(text.str.to_date("%Y-%m-%d", strict=False)).cast(pl.Datetime("us"))
     for form in _TIME_FORMATS:
-        read = _within_range(text.str.to_datetime(form, time_unit="us", strict=False))
+        read = within_range(text.str.to_datetime(form, time_unit="us", strict=False))
         found = found.zip_with(found.is_not_null(), read)
     aware = text.str.replace("Z$", "+00:00").str.replace(" ", "T")
-    zoned = _within_range(aware.str.to_datetime("%Y-%m-%dT%H:%M:%S%.f%z", time_unit="us", strict=False))
+    zoned = within_range(aware.str.to_datetime("%Y-%m-%dT%H:%M:%S%.f%z", time_unit="us", strict=False))
     return found.zip_with(found.is_not_null(), _on_wall(zoned, timezone))

@@ -1,0 +1,119 @@
+"""Private cells one by one: in plain types, and as text. No cell is read by what another one holds."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+# Days since 1970 of 0001-01-03 and 9998-12-30: with room for any time zone.
+_FIRST_DAY, _LAST_DAY = -719_160, 2_932_530
+
+# More have no number of thousandths in 64 bits.
+LAST_SECOND = (2**63 - 1) // 1000
+
+# Python refuses to write longer integers in digits.
+_MOST_BITS = 2000
+
+# A decimal with more would take much more room written out.
+_MOST_DIGITS = 400
+
+
+def plain(series: pl.Series) -> pl.Series:
+    """As text, number, boolean, date or time; every other type becomes text, or null if it is nested."""
+    kind = series.dtype
+    if kind.is_nested():
+        return pl.Series(series.name, [None] * len(series), dtype=pl.String)
+    if isinstance(kind, pl.BaseExtension):
+        return plain(series.ext.storage())
+    if isinstance(kind, pl.Categorical | pl.Enum):
+        return series.cast(pl.String)
+    if kind.is_temporal():
+        return within_range(series)
+    if kind.is_numeric() or kind in (pl.String, pl.Boolean, pl.Null):
+        return series
+    return one_by_one(series.name, len(series), series.__getitem__)  # slow, but no cell can spoil another
+
+
+def within_range(series: pl.Series) -> pl.Series:
+    """Dates and times moved into the years 1 to 9998: outside of them polars panics. Durations become text."""
+    kind, count = series.dtype, series.to_physical()
+    if kind == pl.Date:
+        return count.clip(_FIRST_DAY, _LAST_DAY).cast(pl.Date)
+    if kind == pl.Time:
+        return count.clip(0, 86_400 * 10**9 - 1).cast(pl.Time)
+    if isinstance(kind, pl.Duration):
+        if kind.time_unit != "us":
+            count = count // 1000 if kind.time_unit == "ns" else count.clip(-LAST_SECOND, LAST_SECOND) * 1000
+        return count.cast(pl.String) + "us"  # no number
+    if not isinstance(kind, pl.Datetime):
+        return count
+    per_day = 86_400 * {"ms": 10**3, "us": 10**6, "ns": 10**9}[kind.time_unit]
+    first, last = (max(-(2**63) + 1, min(2**63 - 1, day * per_day)) for day in (_FIRST_DAY, _LAST_DAY))
+    return count.clip(first, last).cast(kind)
+
+
+def one_by_one(name: str, number: int, cell: Callable[[int], object]) -> pl.Series:
+    """Text cell by cell, each by a rule that looks at nothing else; null for what has no text.
+
+    Args:
+        cell: hands out the cell at a place.
+    """
+    found: list[str | None] = []
+    for i in range(number):
+        try:
+            text = text_of(cell(i))
+            # Of a class of its own, a text may answer with anything: ask the built-in type.
+            found.append(None if text is None else str.encode(text, errors="replace").decode())
+        except (Exception, pl.exceptions.PanicException):  # a private cell must not raise, whatever it is
+            found.append(None)
+    return pl.Series(name, found, dtype=pl.String)
+
+
+def text_of(value: object) -> str | None:
+    """Text of one Python object; nothing for nothing. May raise: an object may do anything when it is asked."""
+    if value is None or type(value).__name__ in ("NAType", "NaTType"):
+        return None
+    if isinstance(value, bool | np.bool_):
+        return "true" if value else "false"
+    if isinstance(value, np.datetime64 | np.timedelta64):
+        if np.isnat(value):
+            return None
+        day = isinstance(value, np.datetime64) and np.datetime_data(value)[0] == "D"
+        value = value.astype(f"{value.dtype.kind}8[{'D' if day else 'us'}]").item()
+    if isinstance(value, float | np.floating):
+        return None if value != value else text_of_float(value)
+    if isinstance(value, datetime):
+        return datetime.isoformat(value if value.utcoffset() is None else value.astimezone(UTC), " ")
+    if isinstance(value, timedelta):
+        return f"{value // timedelta(microseconds=1)}us"
+    if isinstance(value, Decimal) and value.is_finite() and abs(value.adjusted()) < _MOST_DIGITS:
+        return f"{value:f}"
+    if isinstance(value, int) and value.bit_length() > _MOST_BITS:
+        return str(Decimal(value))
+    return bytes.decode(value, errors="replace") if isinstance(value, bytes) else str(value)
+
+
+def text_of_float(value: float | np.floating[Any]) -> str:
+    """Text of a float that is a number: in as few digits as tell it, and a whole one of 64 bits as a whole number.
+
+    Very large and very small ones have an exponent.
+
+    Example:
+        >>> text_of_float(7.0), text_of_float(0.00001), text_of_float(1.5e-9), text_of_float(1e22)
+        ('7', '0.00001', '1.5e-9', '1e+22')
+    """
+    wide = float(value)
+    if not math.isfinite(wide):
+        return str(wide)
+    if wide.is_integer() and -(2**63) <= wide < 2**63:
+        return str(int(wide))
+    narrow = isinstance(value, np.float16 | np.float32)
+    number = Decimal(str(np.float32(value)) if narrow else repr(wide)).normalize()
+    power = number.adjusted()
+    return f"{number:f}" if -7 < power < 16 else f"{number.scaleb(-power):f}e{power:+d}"

@@ -1,0 +1,111 @@
+"""A cell has one text, whatever type its column holds it in: the type may follow from other rows."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime, time, timedelta, timezone
+from decimal import Decimal
+from typing import Any, Literal
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from synthstream.schema.coercion import polars_frame, texts
+
+MOMENT = datetime(2026, 1, 2, 3, 4, 5, 678_901)
+Unit = Literal["ms", "us", "ns"]
+EAST = timezone(timedelta(hours=1))
+
+
+def text(column: Any) -> list[str | None]:
+    """Texts of the cells of a column: of polars, pandas or Arrow."""
+    frame = pa.table({"x": column}) if isinstance(column, pa.Array) else type(column).__module__.partition(".")[0]
+    if isinstance(frame, str):
+        frame = pd.DataFrame({"x": column}) if frame == "pandas" else pl.DataFrame({"x": column})
+    return list(texts(polars_frame(frame, ["x"])["x"])[0])
+
+
+def objects(*cells: object) -> pd.Series:
+    return pd.Series(list(cells), dtype=object)
+
+
+@given(st.lists(st.floats(allow_nan=False), min_size=1))
+def test_floats_are_written_as_python_objects_are(cells: list[float]) -> None:
+    wanted = text(objects(*cells))
+    assert text(pl.Series(cells)) == text(pd.Series(cells)) == text(pa.array(cells)) == wanted
+    assert [float(str(found)) for found in wanted] == cells
+
+
+@given(st.lists(st.floats(width=32, allow_nan=False), min_size=1))
+def test_narrow_floats_too(cells: list[float]) -> None:
+    narrow = np.array(cells, dtype=np.float32)
+    assert text(pl.Series(narrow)) == text(objects(*narrow))
+
+
+@pytest.mark.parametrize(
+    ("cell", "wanted"),
+    [
+        (7, "7"),
+        (7.0, "7"),
+        (-0.0, "0"),
+        (1.5, "1.5"),
+        (0.00001, "0.00001"),
+        (2.5e-6, "0.0000025"),
+        (1e-7, "1e-7"),
+        (1e15, "1000000000000000"),
+        (1e22, "1e+22"),
+        (1.25e300, "1.25e+300"),
+        (float("-inf"), "-inf"),
+        (True, "true"),
+        ("007", "007"),
+        ("1e-05", "1e-05"),
+        (date(2026, 1, 2), "2026-01-02"),
+        (datetime(2026, 1, 2), "2026-01-02 00:00:00"),
+        (MOMENT, "2026-01-02 03:04:05.678901"),
+        (MOMENT.replace(tzinfo=UTC), "2026-01-02 03:04:05.678901+00:00"),
+        (MOMENT.replace(tzinfo=EAST), "2026-01-02 02:04:05.678901+00:00"),
+        (time(3, 4), "03:04:00"),
+        (time(3, 4, 5, 600), "03:04:05.000600"),
+        (timedelta(days=1, microseconds=5), "86400000005us"),
+        (Decimal("7.00"), "7.00"),
+        (Decimal("0.0000001"), "0.0000001"),
+    ],
+)
+def test_any_cell_has_one_text(cell: object, wanted: str) -> None:
+    columns = [objects(cell), objects(cell, "another type").head(1), pl.Series([cell]), pa.array([cell])]
+    assert [text(column) for column in columns] == [[wanted]] * 4
+
+
+@pytest.mark.parametrize("unit", ["ms", "us", "ns"])
+@pytest.mark.parametrize("zone", [None, "UTC", "Europe/Berlin", "+01:00"])
+def test_moments_are_the_same_in_any_unit_and_zone(unit: Unit, zone: str | None) -> None:
+    moment = pd.Timestamp("2026-07-01 12:00:00.123", tz=zone).as_unit(unit)
+    wanted = text(objects(moment))
+    hour = {None: "12", "UTC": "12", "Europe/Berlin": "10", "+01:00": "11"}[zone]
+    assert wanted == [f"2026-07-01 {hour}:00:00.123000{'' if zone is None else '+00:00'}"]
+    assert text(pd.Series([moment])) == text(pa.array([moment], pa.timestamp(unit, zone))) == wanted
+    if zone != "+01:00":
+        assert text(pl.Series([moment.to_pydatetime()], dtype=pl.Datetime(unit, zone))) == wanted
+
+
+def test_nanoseconds_are_cut_to_microseconds() -> None:
+    moment, span = pd.Timestamp("2026-07-01 12:00:00.123456789"), pd.Timedelta(1_999, unit="ns")
+    bare = moment.to_datetime64()
+    assert text(pd.Series([moment])) == text(objects(moment)) == text(objects(bare)) == ["2026-07-01 12:00:00.123456"]
+    assert text(pd.Series([span])) == text(objects(span)) == text(objects(span.to_timedelta64())) == ["1us"]
+    assert text(objects(np.datetime64("2026-07-01"))) == ["2026-07-01"]
+
+
+def test_durations_are_microseconds_in_any_unit() -> None:
+    spans = [timedelta(days=-1), timedelta(milliseconds=5)]
+    wanted = [["-86400000000us", "5000us"]] * 3
+    assert [text(pl.Series(spans, dtype=pl.Duration(unit))) for unit in ("ms", "us", "ns")] == wanted
+    assert text(pl.Series([2**62], dtype=pl.Int64).cast(pl.Duration("ms"))) == [f"{(2**63 - 1) // 1000 * 1000}us"]
+
+
+def test_a_decimal_that_would_be_long_is_not_written_out() -> None:
+    assert text(objects(Decimal("1E+999999"), Decimal("NaN"))) == ["1E+999999", "NaN"]
