@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from datetime import UTC, date, datetime, time, timedelta, timezone
 from decimal import Decimal
 from typing import Any, Literal
@@ -14,7 +15,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from synthstream.schema.cells import text_as_typed
 from synthstream.schema.coercion import polars_frame, texts
+from synthstream.schema.columns import Category
 
 MOMENT = datetime(2026, 1, 2, 3, 4, 5, 678_901)
 Unit = Literal["ms", "us", "ns"]
@@ -109,3 +112,44 @@ def test_durations_are_microseconds_in_any_unit() -> None:
 
 def test_a_decimal_that_would_be_long_is_not_written_out() -> None:
     assert text(objects(Decimal("1E+999999"), Decimal("NaN"))) == ["1E+999999", "NaN"]
+
+
+# -- categories whose values a column of numbers cannot write ----------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("values", "cells", "odd"),
+    [
+        (("007", "008", "A1"), ["007"] * 9 + ["008"], "A1"),
+        (("007", "7", "A1"), ["7"] * 9, "A1"),
+        (("1.50", "2.00"), ["1.50", "2.00"], "none"),
+        (("01", "10"), ["01", "10", ""], "x"),
+        (("TRUE", "FALSE"), ["TRUE", "FALSE"], "unknown"),
+        (("+5", "1e3"), ["+5", "1e3"], "?"),
+    ],
+)
+def test_a_row_that_makes_a_column_texts_moves_no_other(values: tuple[str, ...], cells: list[str], odd: str) -> None:
+    """As readers guess types: polars and pandas, of rows without and with one that is no number."""
+    column = Category(name="x", values=values)
+    for read in (lambda text: pl.read_csv(text), lambda text: pd.read_csv(text)):
+        with_it, without = (
+            column.read(polars_frame(read(io.StringIO("\n".join(["x,y", *(f"{cell},1" for cell in rows)]))), ["x"]))
+            for rows in ([*cells, odd], cells)
+        )
+        assert with_it.tolist()[:-1] == without.tolist()
+
+
+def test_of_two_values_that_say_one_number_neither_is_guessed() -> None:
+    column = Category(name="x", values=("07", "007", "1.0", "1"))
+    assert column.encode(pl.Series([7, 1])).tolist() == [4, 3]
+    assert column.encode(pl.Series([7.0, 1.0])).tolist() == [4, 3]
+    assert Category(name="x", values=("True", "TRUE")).encode(pl.Series([True])).tolist() == [2]
+    assert Category(name="x", values=("true", "A")).encode(pl.Series([True, False])).tolist() == [0, 2]
+    assert Category(name="x", values=("007",)).encode(pl.Series(["7", "007"])).tolist() == [1, 0]  # texts are texts
+
+
+@given(st.from_regex(r"[+-]?[0-9]{1,20}(\.[0-9]{1,9})?(e[+-]?[0-9]{1,2})?", fullmatch=True))
+def test_a_text_is_written_as_readers_write_it(written: str) -> None:
+    frame = pl.read_csv(io.StringIO(f"x\n{written}\n"))
+    if frame["x"].dtype.is_numeric():
+        assert text(frame["x"]) == [text_as_typed(written)]

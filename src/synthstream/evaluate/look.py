@@ -266,7 +266,7 @@ def _located(found: Rows, schema: Schema, frame: pl.DataFrame) -> Rows:
 def cells_of(column: Column, series: pl.Series, written: pl.Series) -> Cells:
     """What the cells of one column are, as the dialect means them, and as they are written."""
     if isinstance(column, Category):
-        text, _ = texts(series)
+        text, _ = column.said(series)
         listed = text.is_in(list(column.values)).fill_null(value=False)
         found = _odd(series, ~listed)
         seen = dict(text.filter(listed).value_counts(name="rows").iter_rows())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -22,6 +23,8 @@ _MOST_BITS = 2000
 
 # A decimal with more would take much more room written out.
 _MOST_DIGITS = 400
+
+_NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)(e[+-]?[0-9]+)?", re.IGNORECASE)
 
 
 def plain(series: pl.Series) -> pl.Series:
@@ -117,3 +120,17 @@ def text_of_float(value: float | np.floating[Any]) -> str:
     number = Decimal(str(np.float32(value)) if narrow else repr(wide)).normalize()
     power = number.adjusted()
     return f"{number:f}" if -7 < power < 16 else f"{number.scaleb(-power):f}e{power:+d}"
+
+
+def text_as_typed(text: str) -> str:
+    """Text of the same cell in a column of numbers, or of booleans, if its text says one; otherwise as it is.
+
+    Example:
+        >>> [text_as_typed(text) for text in ("007", "1.50", "True", "A1")]
+        ['7', '1.5', 'true', 'A1']
+    """
+    if text.lower() in ("true", "false"):
+        return text.lower()
+    if len(text) > _MOST_DIGITS or not _NUMBER.fullmatch(text):
+        return text
+    return str(int(text)) if text.lstrip("+-").isdigit() else text_of_float(float(text))

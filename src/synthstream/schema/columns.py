@@ -8,6 +8,7 @@ dates out of range are clamped to the edge bins.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from datetime import datetime
@@ -20,6 +21,7 @@ from numpy.typing import NDArray
 from typing_extensions import override
 
 from synthstream.errors import SchemaError
+from synthstream.schema.cells import text_as_typed
 from synthstream.schema.coercion import texts
 from synthstream.workload import CodeArray
 
@@ -147,6 +149,9 @@ def _plain(value: Any) -> Any:
 class Category(Column):
     """One of a public list of texts. Anything else is ``other``; numbers are compared by their text.
 
+    In a column of numbers or booleans, which cannot write a value such as 007 or True, the number 7 is 007, unless
+    another value says 7 as well: whether a frame has numbers or texts may follow from other rows.
+
     Args:
         missing, other: a value to fold such cells into; left out: cells of their own.
 
@@ -187,8 +192,21 @@ class Category(Column):
     def texts(self) -> tuple[str, ...]:
         return (*self.values, *(key for key in self.own_cells if key != MISSING))
 
-    def encode(self, series: pl.Series) -> CodeArray:
+    @cached_property
+    def _typed(self) -> dict[str, str]:
+        """Values by the text that they have in a column of numbers or booleans, where it is theirs alone."""
+        known = [text_as_typed(value) for value in self.values]
+        often = Counter(known)
+        return {text: value for text, value in zip(known, self.values, strict=True) if often[text] == 1}
+
+    def said(self, series: pl.Series) -> tuple[pl.Series, pl.Series]:
+        """Each cell as its list of values would write it, and whether it is missing."""
         text, missing = texts(series)
+        typed = series.dtype.is_numeric() or series.dtype == pl.Boolean
+        return text.replace(self._typed) if typed else text, missing
+
+    def encode(self, series: pl.Series) -> CodeArray:
+        text, missing = self.said(series)
         fallback = self.labels.index(self.other or OTHER)
         codes = text.replace_strict(
             list(self.values), list(range(len(self.values))), default=fallback, return_dtype=pl.Int32
