@@ -274,6 +274,8 @@ class BatchCounting:
     def count(self, frame: Frame) -> CountsByTick:
         """Exact counts of the rows of a frame. Total: no row can raise.
 
+        The types of its columns must be declared, not inferred from rows: of a CSV file, read all columns as text.
+
         Raises:
             SchemaError: a column is missing.
         """

@@ -25,7 +25,7 @@ from synthstream.config.sources import Dialect
 from synthstream.errors import FileDamaged, SchemaError, SourceError
 from synthstream.ingest.lines import cell_of, object_of, opened, rows_of
 from synthstream.kinds import FileKind, kind_of
-from synthstream.schema.coercion import bare, polars_frame, require
+from synthstream.schema.coercion import AS_TEXT, bare, polars_frame, require
 from synthstream.schema.dialects import plain_numbers, times_as
 
 _CHUNK_BYTES = 64_000_000  # of a chunk, and of a batch by what its file says
@@ -58,8 +58,7 @@ def path_of(rows: str | Path) -> Path:
     name = str(rows)
     if not os.path.exists(name) and (is_text(name) or kind_of(Path(name)) is None):
         what = "this is text, not a path;" if is_text(name) else "there is no such file. If this is text, not a path,"
-        how = "as with polars.read_csv(io.StringIO(text))"
-        raise SourceError(f"rows: {what} read it first, {how}. Nothing was counted.")
+        raise SourceError(f"rows: {what} {AS_TEXT[0].lower()}{AS_TEXT[1:]}. Nothing was counted.")
     return Path(rows).absolute()
 
 

@@ -15,6 +15,12 @@ from synthstream.errors import SchemaError
 from synthstream.schema.cells import LAST_SECOND, one_by_one, plain, text_of_float, within_range
 from synthstream.workload import FloatArray, IntArray
 
+# What to do with the text of a file. Readers that infer types of columns let one row decide how all others are read.
+AS_TEXT = (
+    "Pass the path of its file, or read it with every column as text: "
+    "polars.read_csv(io.StringIO(text), infer_schema=False)"
+)
+
 Frame = Any  # a polars or pandas DataFrame, or a pyarrow Table or RecordBatch; pandas is not a dependency
 
 _NESTED = pl.List(pl.Null)
@@ -34,7 +40,8 @@ _TIME_FORMATS = ("%Y-%m-%dT%H:%M:%S%.f", "%Y-%m-%d %H:%M:%S%.f", "%Y-%m-%dT%H:%M
 def polars_frame(frame: Frame, columns: Sequence[str]) -> pl.DataFrame:
     """A polars frame of some columns of the same rows.
 
-    How a cell is read depends on that cell and on the column's declared type, never on other cells. Raises
+    How a cell is read depends on that cell and on the column's declared type, never on other cells. Whoever makes the
+    frame must declare types, not infer them: of a CSV file, read every column as text. Raises
     ``SchemaError`` if ``frame`` is not a frame of a kind that is known, or lacks a column, or has it twice.
     """
     if isinstance(frame, pl.DataFrame):
@@ -58,7 +65,7 @@ def polars_frame(frame: Frame, columns: Sequence[str]) -> pl.DataFrame:
     elif isinstance(frame, dict | list):
         hint = ". Wrap it in pl.DataFrame(...)"
     elif isinstance(frame, str | bytes):
-        hint = ". Read it first, as with polars.read_csv(io.StringIO(text))"
+        hint = f". {AS_TEXT}"
     elif isinstance(frame, Iterator):
         hint = ". Say the same of each frame of it"
     elif type(frame).__name__.endswith(("Series", "Array")):

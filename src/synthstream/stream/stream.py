@@ -150,7 +150,7 @@ class Stream:
         """Count rows into the open tick, or the later tick of their own time. Committed on return.
 
         Args:
-            rows: a polars, pandas or pyarrow frame; the path of a file; or rows in numbers.
+            rows: a polars, pandas or pyarrow frame of declared types (of CSV: all text); a path; or rows in numbers.
             batch_id: name each batch, so that the same rows, in the same order, count once if they come again. Without,
                 they count again. An id that was counted before a cut never counts again, whatever comes under it.
 
