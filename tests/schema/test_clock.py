@@ -32,6 +32,7 @@ def test_boundaries_and_ticks_agree(every: str, zone: str) -> None:
         if i:
             assert ticks(c, wall - timedelta(seconds=1)) == [i - 1]
         assert c.ended_before(c.boundary(i)) == i
+        assert c.ended_before(c.boundary(i) - timedelta(microseconds=1)) == max(i - 1, 0)
         assert c.ended_before(c.boundary(i) + timedelta(seconds=1)) in (i, i)
 
 

@@ -6,7 +6,7 @@ import difflib
 import re
 from dataclasses import dataclass
 from datetime import UTC, datetime, time, timedelta
-from functools import cached_property
+from functools import cached_property, lru_cache
 from zoneinfo import ZoneInfo, available_timezones
 
 import numpy as np
@@ -26,6 +26,7 @@ _LONGEST_WAIT = timedelta(days=3660)
 FURTHEST = 2**40
 
 
+@lru_cache(maxsize=64)
 def known_zone(name: str) -> bool:
     """Whether a time zone is known to Python, which reckons boundaries, and to polars, which reckons rows."""
     try:
@@ -243,8 +244,7 @@ class Clock:
 
     def ended_before(self, moment: datetime) -> int:
         """Number of ticks whose end is at or before a moment, at most the horizon."""
-        wall = pl.Series([self._wall(moment)], dtype=pl.Datetime("us"))
-        ended = max(0, int(self._index(wall)[0]))
+        ended = max(0, self._index_of(self._wall(moment)))
         return ended if self.horizon is None else min(ended, self.horizon)
 
     def ticks_of(self, frame: Frame) -> IntArray:
@@ -261,6 +261,17 @@ class Clock:
         wall = times(polars_frame(frame, [self.column])[self.column], timezone=self.timezone)
         ticks = np.clip(self._index(wall), 0, FURTHEST)
         return np.where(wall.is_null().to_numpy(), np.int64(-1), ticks).astype(np.int64)
+
+    def _index_of(self, wall: datetime) -> int:
+        """As :meth:`_index`, of one time."""
+        origin = self._origin
+        if not self._months:
+            return (wall - origin) // timedelta(seconds=self._seconds)
+        months = (wall.year - origin.year) * 12 + wall.month - origin.month
+        begun = (wall - wall.min.replace(year=wall.year, month=wall.month)) < (
+            origin - origin.min.replace(year=origin.year, month=origin.month)
+        )
+        return (months - begun) // self._months
 
     def _index(self, wall: pl.Series) -> IntArray:
         """Tick of wall-clock times, negative before the start; anything for null."""
