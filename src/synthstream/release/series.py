@@ -117,7 +117,7 @@ def lines(schema: Schema, found: Sequence[Measured], moment: Callable[[int], dat
         return pl.Series(values, dtype=kind).gather(each)
 
     def of_cell(values: Iterable[FloatArray]) -> pl.Series:
-        return pl.Series(np.concatenate([np.zeros(0), *values]), dtype=pl.Float64).fill_nan(None)
+        return pl.Series(np.concatenate([np.zeros(0), *values]), dtype=pl.Float64, nan_to_null=True)
 
     ends = {one.tick: moment(one.tick + 1).replace(tzinfo=None) for one in found}
     return pl.DataFrame(
