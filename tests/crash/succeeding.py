@@ -1,4 +1,6 @@
-"""Kills a stream at every side effect of going on with other settings: ``python -m tests.crash.succeeding FOLDER``.
+"""Kills a stream at the side effects of going on with other settings: ``python -m tests.crash.succeeding FOLDER STEP``.
+
+Before each effect and after it, of which every ``STEP``-th moment.
 
 Every step is a process of its own, forked from this one, which uses no frames and so has no threads.
 """
@@ -9,6 +11,7 @@ import json
 import shutil
 import sys
 from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -71,23 +74,22 @@ def complete(folder: Path) -> dict[str, Any]:
     return {"open": one, "ticks": ticks, "redrawn": sorted(seen.redrawn), "total": total, "wrong": found}
 
 
-def main(place: Path) -> None:
+def main(place: Path, step: int) -> None:
     """Print a line for each kill."""
     forked(partial(prepare, place / "begun"))
     shutil.copytree(place / "begun", place / "scout")
     _, (names, modules, compiled) = forked(partial(scout, place / "scout"))
     warm(modules, compiled)
-    for name in sorted(set(names)):
-        for number in range(1, names.count(name) + 1):
-            when: When
-            for when in ("before", "after"):
-                folder = place / "killed"
-                shutil.copytree(place / "begun", folder)
-                status, _ = forked(partial(going_on, folder, killed(at=name, number=number, when=when)))
-                _, result = forked(partial(complete, folder))
-                print(json.dumps([f"{when} {name} {number}", status, result]), flush=True)
-                shutil.rmtree(folder)
+    sides: tuple[When, ...] = ("before", "after")
+    effects = [(name, names[:i].count(name) + 1) for i, name in enumerate(names)]
+    for (name, number), when in list(product(effects, sides))[::step]:
+        folder = place / "killed"
+        shutil.copytree(place / "begun", folder)
+        status, _ = forked(partial(going_on, folder, killed(at=name, number=number, when=when)))
+        _, result = forked(partial(complete, folder))
+        print(json.dumps([f"{when} {name} {number}", status, result]), flush=True)
+        shutil.rmtree(folder)
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(Path(sys.argv[1]), int(sys.argv[2]))

@@ -23,10 +23,13 @@ EFFECTS = {
 }  # fmt: skip
 
 
-@pytest.mark.slow
-def test_killed_at_every_side_effect_one_of_the_two_is_open_and_no_tick_is_drawn_twice(tmp_path: Path) -> None:
-    """Some 30 kills, and as many streams that are completed."""
-    command = [sys.executable, "-m", "tests.crash.succeeding", str(tmp_path)]
+# Before every effect is after the one before it: half of all moments leave what all leave.
+@pytest.mark.parametrize("step", [pytest.param(2, marks=pytest.mark.slow), pytest.param(1, marks=pytest.mark.soak)])
+def test_killed_at_every_side_effect_one_of_the_two_is_open_and_no_tick_is_drawn_twice(
+    tmp_path: Path, step: int
+) -> None:
+    """Some 15 kills, or 30, and as many streams that are completed."""
+    command = [sys.executable, "-m", "tests.crash.succeeding", str(tmp_path), str(step)]
     lines = subprocess.run(command, capture_output=True, text=True, check=True, timeout=300).stdout.splitlines()  # noqa: S603
     sides = set()
     for place, status, found in map(json.loads, lines):
