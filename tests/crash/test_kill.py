@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-TICKS = 16
+TICKS = 10
 
 
 WITHOUT_CONSTRAINTS = {  # which are for kind = "table"
@@ -40,8 +40,8 @@ KINDS = {
     ),
 }
 UNTIL = {
-    "evictions": ("until = 2016-01-02", "until = 2011-04-23"),
-    "earthquakes": ("until = 2026-08-01", "until = 2021-05-01"),
+    "evictions": ("until = 2016-01-02", "until = 2011-03-12"),
+    "earthquakes": ("until = 2026-08-01", "until = 2020-11-01"),
 }
 
 

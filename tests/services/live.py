@@ -214,7 +214,7 @@ def drive(feed: Feed, folder: Path, *, kills: int, threads: int = 4, seed: int =
             process.wait()
     finally:
         writers.stop()
-    until = Fast(began).now() + timedelta(days=1.5)
+    until = Fast(began).now() + timedelta(days=0.5)
     end = until.replace(hour=0, minute=0, second=0, microsecond=0) + timedelta(days=1)
     last = start("--until", end.isoformat())
     code = last.wait(300)

@@ -13,7 +13,7 @@ from tests.services.feeds import Feed, Lake, Table, Topic
 from tests.services.postgres import Server
 
 
-@pytest.mark.parametrize("kills", [pytest.param(4, marks=pytest.mark.slow), pytest.param(10, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("kills", [pytest.param(3, marks=pytest.mark.slow), pytest.param(10, marks=pytest.mark.soak)])
 @pytest.mark.parametrize("kind", ["postgres", "kafka", "delta"])
 def test_killed_again_and_again_each_event_counts_once(
     request: pytest.FixtureRequest, tmp_path: Path, kind: str, kills: int
@@ -32,7 +32,7 @@ def test_killed_again_and_again_each_event_counts_once(
         assert found["rolled_back"] > 100
 
 
-@pytest.mark.slow
+@pytest.mark.soak  # quick: test_postgres loses rows where nobody is asked who is still writing
 def test_that_test_can_fail(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(live.CARELESS, "1")
     found = live.run(Table(server), tmp_path, 3, 5)

@@ -224,7 +224,7 @@ def flips(tmp_path: Path, toml: str, number: int, seed: int) -> dict[str, int]:
 
 
 @pytest.mark.parametrize(
-    "number", [50, pytest.param(700, marks=pytest.mark.slow), pytest.param(2000, marks=pytest.mark.soak)]
+    "number", [50, pytest.param(250, marks=pytest.mark.slow), pytest.param(2000, marks=pytest.mark.soak)]
 )
 def test_a_flipped_bit_is_detected_or_harmless(tmp_path: Path, number: int) -> None:
     outcomes = flips(tmp_path, TOML, number, seed=number)
