@@ -31,6 +31,8 @@ demo-points: $(VENV)/ready
 
 # Tests start hundreds of processes, and wait for many: one more at a time than there are cores.
 WORKERS := $(shell $(PYTHON) -c 'import os; print(min(9, (os.cpu_count() or 1) + 1))')
+# Of the slow tests more wait: for processes, servers, browsers.
+MORE_WORKERS := $(shell $(PYTHON) -c 'import os; print(min(9, (os.cpu_count() or 1) + 2))')
 
 # What the processes import is compiled once. Each takes one core: small frames in many threads wait for each other.
 loops test slow: export PYTHONDONTWRITEBYTECODE =
@@ -55,7 +57,7 @@ test-all: wheel-test slow
 
 # Laws of the noise on many samples, kills, browsers, every kind with everything.
 slow: $(VENV)/ready $(VENV)/node_modules/axe-core/axe.min.js
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup -m "slow and not soak"
+	$(BIN)/python -m pytest -n $(MORE_WORKERS) --dist loadgroup -m "slow and not soak"
 
 # A wheel of this checkout, in a new environment in another folder.
 wheel-test: $(VENV)/ready
