@@ -192,7 +192,7 @@ def audited(text: str, folder: Path, *, runs: int, confidence: float = 0.999) ->
     return audit(StreamConfig.from_toml(text, base=folder), runs=runs, confidence=confidence, gate=SeededGate("whole"))
 
 
-@pytest.mark.sparing(4)
+@pytest.mark.sparing(4, 4)
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_kind_of_stream_can_be_audited(kind: str, tmp_path: Path) -> None:
     text, least = KINDS[kind]
@@ -278,10 +278,14 @@ def test_whole_gaussian_streams_on_real_noise(c: Counter, mu: float) -> None:
     assert finding.seen >= 0.85 * mu * readings(c, min(64, c.horizon or 64)).shares[0]
 
 
+# Points take longest. What these two hold is in "points" and in "points, replaced, signed" as well.
+MORE = dict.fromkeys(("points, replaced", "points, signed"), pytest.mark.soak)
+
+
 @pytest.mark.parametrize(
     "runs", [pytest.param(2000, marks=pytest.mark.slow), pytest.param(5000, marks=pytest.mark.soak)]
 )
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", [pytest.param(kind, marks=MORE.get(kind, ())) for kind in KINDS])
 def test_whole_streams_on_real_noise(kind: str, runs: int, tmp_path: Path) -> None:
     """Never above the claim: every kind of stream, 2,000 or 5,000 runs on each side.
 

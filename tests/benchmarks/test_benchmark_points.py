@@ -140,7 +140,7 @@ def test_depth_follows_the_points() -> None:
     assert offline.depth_for(10**12, 1, 1.0) == 30
 
 
-@pytest.mark.sparing(3)
+@pytest.mark.sparing(1, 8)
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("dim", [1, 3])
 def test_a_run_is_what_its_settings_say(method: str, dim: int, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -222,6 +222,7 @@ def test_runs_of_the_document() -> None:
     assert not list(settings(0, 1))
 
 
+@pytest.mark.slow
 def test_the_document_holds_all_methods(tmp_path: Path) -> None:
     lines = []
     for setting in settings(2, 1):

@@ -43,7 +43,8 @@ def answered(folder: Path, answer: str) -> tuple[int, str]:
     return process.returncode, " ".join(said.decode().split())
 
 
-@pytest.mark.parametrize("answer", ["no", "yes"])  # a process each, of some seconds: a terminal is what is asked for
+@pytest.mark.sparing(1)
+@pytest.mark.parametrize("answer", ["yes", "no"])  # a process each, of some seconds: a terminal is what is asked for
 def test_on_a_terminal_it_shows_what_opening_means_and_waits_for_yes(folder: Path, answer: str) -> None:
     status, said = answered(folder, answer)
     asked = said[: said.index("Type yes")]

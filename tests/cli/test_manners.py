@@ -496,7 +496,7 @@ def stopped(module: str, owner: str, *arguments: str, cwd: Path, real: bool) -> 
 REAL = [False, pytest.param(True, marks=pytest.mark.slow)]
 
 
-@pytest.mark.sparing(3)
+@pytest.mark.sparing(3, 6)
 @pytest.mark.parametrize("real", REAL)
 @pytest.mark.parametrize("moment", MOMENTS)
 def test_ctrl_c_stops_a_run_anywhere_and_the_same_command_goes_on(tmp_path: Path, moment: str, real: bool) -> None:
@@ -518,7 +518,7 @@ def test_ctrl_c_stops_a_run_anywhere_and_the_same_command_goes_on(tmp_path: Path
     assert whole == after
 
 
-@pytest.mark.sparing(4)
+@pytest.mark.sparing(4, 6)
 @pytest.mark.parametrize(
     ("line", "module", "owner", "says", "real"),
     [
@@ -550,6 +550,7 @@ def test_ctrl_c_stops_every_command_with_a_word_on_how_things_stand(
         assert stream.closed == 4
 
 
+@pytest.mark.slow
 def test_ctrl_c_that_compiled_code_swallows_takes_effect_at_the_next_step(folder: Path) -> None:
     """A callback of compiled code cannot raise: Python prints the exception, and goes on."""
     code = """

@@ -81,6 +81,7 @@ def in_order(names: set[str] | frozenset[str]) -> list[str]:
     return [name for name in PAGE if name in names and not name.startswith("strategies/")]
 
 
+@pytest.mark.slow  # a process for each way of running
 def test_every_list_is_what_runs(ran: dict[str, frozenset[str]]) -> None:
     always = frozenset.intersection(*ran.values())
     for row, sections in EVERY.items():

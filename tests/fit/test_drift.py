@@ -272,7 +272,7 @@ def seasonal(seed: int) -> list[IntArray]:
     return np.array_split(rows[np.argsort(np.argsort(season != season[0], kind="stable"))[np.argsort(order)]], 40)
 
 
-@pytest.mark.sparing(2)
+@pytest.mark.sparing(1)
 @pytest.mark.parametrize("stream", [sorted_stream, switching, seasonal, lambda seed: np.array_split(people(seed), 40)])
 def test_rows_of_streams_that_drift_are_never_worse_than_independent_columns(stream: object) -> None:
     for seed in (0, 1):

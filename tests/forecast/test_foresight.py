@@ -239,6 +239,7 @@ def test_ticks_are_grouped_so_that_runs_show_their_beginning() -> None:
     assert tables.groups_of([1, 30, 365, 3650], 1e5) == [[1, 30], [365, 3650]]
 
 
+@pytest.mark.slow
 def test_the_error_of_points_falls_with_epsilon() -> None:
     """Takes seconds: eight simulated streams for each of four budgets."""
     found = []

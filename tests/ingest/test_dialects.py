@@ -151,6 +151,7 @@ def test_no_line_changes_how_another_one_is_read(cells: list[list[str]]) -> None
 _ROOM = 20, 32_000_000  # times the longest line, and bytes beside: as docs/theorems/availability.md says
 
 
+@pytest.mark.sparing(3)
 @pytest.mark.parametrize(
     ("kind", "line"),
     [

@@ -82,6 +82,7 @@ def test_worst_path_cost_on_exhaustive_neighbours(neighbours: Neighbours, picks:
     worst_path_cost_on_exhaustive_neighbours(neighbours, picks)
 
 
+@pytest.mark.sparing(4)
 @pytest.mark.parametrize("edition", [1, 2])
 @pytest.mark.parametrize("neighbours", ["add-remove", "replace-one"])
 @pytest.mark.parametrize("picks", [2, 3])

@@ -100,7 +100,7 @@ def worst_path_cost(
     return worst, claim
 
 
-@pytest.mark.sparing(2)
+@pytest.mark.sparing(1, 2)
 @pytest.mark.parametrize("signed", [False, True])
 @pytest.mark.parametrize("neighbours", ["add-remove", "replace-one"])
 def test_an_event_costs_no_more_than_the_claim_on_any_path(neighbours: Neighbours, signed: bool) -> None:
@@ -202,6 +202,7 @@ BUGS = [
 ]
 
 
+@pytest.mark.sparing(4)
 @pytest.mark.parametrize(("plant", "signed"), BUGS, ids=lambda bug: getattr(bug, "__name__", ""))
 def test_a_planted_bug_costs_more_than_the_claim_or_shows(
     monkeypatch: Patch, plant: Callable[[Patch], None], signed: bool
@@ -327,6 +328,7 @@ def test_a_tick_that_is_taken_up_again_comes_to_the_same_state() -> None:
         released += measured.values.tolist()
 
 
+@pytest.mark.sparing(1)
 @pytest.mark.parametrize("neighbours", ["add-remove", "replace-one"])
 def test_what_is_audited_of_signed_events_has_the_rows_of_either_sign(neighbours: Neighbours) -> None:
     m = mechanism(signed=True, neighbours=neighbours)

@@ -119,7 +119,7 @@ def cost(points: Points, one: TracingGate | list[list[tuple[int, int]]], other: 
     return epsilon if points.budget.pure else rho
 
 
-@pytest.mark.sparing(3, 13)
+@pytest.mark.sparing(2, 10)
 @pytest.mark.parametrize(
     ("schedule", "delta"),
     [
@@ -361,6 +361,7 @@ def test_levels_that_are_read_together_cost_one_reading_and_are_told_apart() -> 
     assert np.mean(joint[1].variance) < 0.7 * np.mean(each[1].variance)
 
 
+@pytest.mark.slow
 def test_the_number_of_an_epoch_is_known_better_than_its_counter_tells() -> None:
     """From edition 11 on, by the counts of the root's parts; fits of streams that began before are what they were."""
     rng, missed = np.random.default_rng(1), {10: 0.0, 11: 0.0}
@@ -382,6 +383,7 @@ def test_the_number_of_an_epoch_is_known_better_than_its_counter_tells() -> None
     assert missed[11] < 0.25 * missed[10]
 
 
+@pytest.mark.slow
 def test_errors_of_a_box_hold_where_all_events_are() -> None:
     """What the counter of the open epoch is off by lies in the box, and not evenly: by seeds where it is much."""
     inside, z = np.zeros(8), list[float]()
@@ -526,6 +528,7 @@ def test_levels_that_share_a_counter_are_read_as_if_each_had_its_own(delta: floa
     assert [level for level, _, _ in max(one, key=len)] == [0, 1, 2]
 
 
+@pytest.mark.sparing(2)
 @pytest.mark.parametrize("neighbours", ["add-remove", "replace-one"])
 @pytest.mark.parametrize("delta", [0.0, 1e-9])
 def test_no_event_costs_more_whatever_is_planned_of_open_epochs(delta: float, neighbours: Neighbours) -> None:

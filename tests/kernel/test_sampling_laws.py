@@ -55,7 +55,7 @@ def test_the_gate_adds_these_laws() -> None:
     check(SystemGate().gaussian(value, sigma=9.0) - value, gaussian_law, 9.0, wrong=0.05)
 
 
-@pytest.mark.sparing(1)
+@pytest.mark.sparing(0)
 @pytest.mark.parametrize("sigma", [2.0**27, 2.0**36])
 def test_wide_gaussians(sigma: float) -> None:
     """Moments, and the normal law, which at this width is the same to one part in sigma."""
@@ -68,7 +68,7 @@ def test_wide_gaussians(sigma: float) -> None:
     assert stats.kstest(x * 1.03, stats.norm.cdf).pvalue < WRONG
 
 
-@pytest.mark.sparing(1)
+@pytest.mark.sparing(0)
 @pytest.mark.parametrize("scale", [2.0**20, 2.0**36])
 def test_wide_laplaces(scale: float) -> None:
     n = 1_000_000
@@ -119,7 +119,7 @@ def two_sample_p_value(a: IntArray, b: IntArray) -> float:
     return float(stats.chi2_contingency(table).pvalue)
 
 
-@pytest.mark.sparing(0, 5)
+@pytest.mark.sparing(0, 3)
 @pytest.mark.parametrize("scale", [0.7, 1.0, 5.3, 1000.0, 2.0**20])
 @pytest.mark.parametrize("kind", ["laplace", "gaussian"])
 def test_opendp_draws_the_same_law(kind: str, scale: float) -> None:

@@ -178,6 +178,7 @@ def test_columns_of_all_types_are_described_as_they_are(tmp_path: Path) -> None:
     assert manifest["claim"]["words"] in package["description"]
 
 
+@pytest.mark.sparing(1)
 @pytest.mark.parametrize("kind", ["all types", "points"])
 def test_the_tools_of_portals_take_it(tmp_path: Path, kind: str) -> None:
     config = of_all_types(tmp_path) if kind == "all types" else released(tmp_path, kind)

@@ -373,6 +373,7 @@ def test_a_box_that_names_a_cell_is_the_cell(young: Young) -> None:
     assert abs(told["measured"] - rows.filter(inside).height) < 3 * told["stderr"]
 
 
+@pytest.mark.slow
 def test_errors_of_boxes_hold_where_events_crowd_and_the_stream_is_young(young: Young) -> None:
     """Rows lie flatter than such events: what cut cells hold is what was measured of them, not their rows."""
     off, same = [], []

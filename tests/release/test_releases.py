@@ -52,7 +52,7 @@ def released(folder: Path, kind: str, *, number: int = 400, gates: object = exac
 # -- reading ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.sparing(4)
+@pytest.mark.sparing(4, 9)
 @pytest.mark.parametrize("lost", [False, True], ids=["whole", "lost"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_release_is_read_as_it_was_made(tmp_path: Path, kind: str, lost: bool) -> None:

@@ -418,6 +418,7 @@ def test_a_first_release_without_rows(tmp_path: Path) -> None:
 # -- association -----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_noise_is_seldom_called_an_association_and_a_real_one_is_seen() -> None:
     rng = np.random.default_rng(5)
     laws = (((2, 2), "gaussian"), ((4, 7), "gaussian"), ((4, 7), "laplace"), ((15, 12), "laplace"))

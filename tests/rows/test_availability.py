@@ -244,7 +244,7 @@ def cases() -> Iterator[Any]:
                 yield pytest.param(source, places, how, name, id=f"{source}, {name}, {how}, {places}")
 
 
-@pytest.mark.sparing(8, 12)
+@pytest.mark.sparing(6, 10)
 @pytest.mark.parametrize(("source", "places", "how", "name"), list(cases()))
 def test_what_is_public_is_the_same_in_both_worlds(
     source: Source, places: str, how: How, name: str, tmp_path: Path, capfd: pytest.CaptureFixture[str],

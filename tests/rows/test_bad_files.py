@@ -99,7 +99,7 @@ def left_out(folder: Path, kind: str, content: bytes, capfd: pytest.CaptureFixtu
     return observe(folder, run, capfd)
 
 
-@pytest.mark.sparing(6)
+@pytest.mark.sparing(4)
 @pytest.mark.parametrize("name", MALFORMED)
 def test_a_malformed_file_is_left_out_whole(name: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     kind, make = MALFORMED[name]

@@ -129,7 +129,7 @@ def test_files_that_moved_to_a_store_do_not_count_again(bucket: ObjectPath, tmp_
         stream.ingest()
 
 
-@pytest.mark.sparing(3)
+@pytest.mark.sparing(2, 3)
 @pytest.mark.parametrize("when", ["before", "after"])
 @pytest.mark.parametrize("number", [1, 2, 3, 4, 5])
 def test_a_run_that_ends_anywhere_counts_each_object_once(
@@ -170,7 +170,7 @@ def test_a_mirror_holds_what_the_sink_holds_and_readers_read_it(bucket: ObjectPa
     )
 
 
-@pytest.mark.sparing(3, 4)
+@pytest.mark.sparing(2, 3)
 @pytest.mark.parametrize("when", ["before", "after"])
 @pytest.mark.parametrize(
     ("at", "number"),

@@ -97,7 +97,7 @@ def recorded(neighbours: Neighbours, delta: float, schedule: Any) -> Recorded:
     return Recorded(points, stream, history, gate, aligned)
 
 
-@pytest.mark.sparing(2)
+@pytest.mark.sparing(2, 2)
 @pytest.mark.parametrize(
     ("schedule", "delta"), [("adaptive", 0.0), ("adaptive", 1e-9), ("by-level", 0.0), ("fixed", 0.0)]
 )

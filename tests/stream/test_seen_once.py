@@ -44,7 +44,7 @@ class Ends(Env):
         return effect()
 
 
-@pytest.mark.sparing(10)
+@pytest.mark.sparing(8, 8)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("again", [False, True])
 def test_a_draw_that_could_not_be_written_down_whole_is_not_made_again(tmp_path: Path, kind: str, again: bool) -> None:
@@ -238,7 +238,7 @@ class Kills(Env):
         raise Killed
 
 
-@pytest.mark.sparing(3)
+@pytest.mark.sparing(2, 2)
 @pytest.mark.parametrize("state", ["old", "lost", "restored"])
 @pytest.mark.parametrize("after", [False, True])
 def test_an_adoption_killed_anywhere_is_taken_up_again(tmp_path: Path, state: str, after: bool) -> None:

@@ -33,7 +33,7 @@ def total(release: Release) -> float:
     return float(release.table([])["measured"][0])
 
 
-@pytest.mark.sparing(5)
+@pytest.mark.sparing(3)
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_lost_state_goes_on_from_what_was_published(tmp_path: Path, kind: str) -> None:
     config = half_run(tmp_path, kind)

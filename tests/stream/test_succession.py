@@ -418,7 +418,7 @@ def test_columns_change_in_every_way_of_measuring(tmp_path: Path, measure: str) 
 # -- one life --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.sparing(5)
+@pytest.mark.sparing(3)
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_kind_goes_on_with_another_budget_and_its_releases_are_built_again(tmp_path: Path, kind: str) -> None:
     old = half_run(tmp_path, kind)
