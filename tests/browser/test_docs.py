@@ -53,6 +53,7 @@ def test_no_page_names_a_script_a_font_or_an_image_from_elsewhere(site: Path) ->
         assert not found, f"{page.relative_to(site)}: {found}"
 
 
+@pytest.mark.sparing(0, 10)
 @pytest.mark.parametrize("colours", ["light", "dark"])
 @pytest.mark.parametrize("width", [375, 1300])
 @pytest.mark.parametrize("name", ["index", "tutorial", "concepts/index", "synthesizers/counters", "api"])

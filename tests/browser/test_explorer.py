@@ -323,6 +323,7 @@ def test_where_nothing_is_to_be_drawn_over_time_words_say_so(driver: Any, disk: 
 # -- on any page -----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.sparing(0, 1)
 def test_no_request_leaves_the_site_and_nothing_is_complained_of(driver: Any, root: str) -> None:
     driver.get("about:blank")
     requests(driver)
@@ -336,6 +337,7 @@ def test_no_request_leaves_the_site_and_nothing_is_complained_of(driver: Any, ro
     assert driver.get_log("browser") == []
 
 
+@pytest.mark.sparing(0, 2)
 @pytest.mark.parametrize("width", [320, 390, 768, 1200])
 def test_it_fits_the_screen(driver: Any, disk: str, width: int) -> None:
     every: list[dict[str, Any]] = [{"beside": 1}, {"column": 4, "with": 5}]
@@ -364,7 +366,7 @@ def test_all_text_contrasts_with_what_is_behind_it(driver: Any, disk: str, colou
 
 
 @pytest.mark.skipif(not AXE.exists(), reason="axe-core is not installed (npm)")
-@pytest.mark.sparing(0, 4)
+@pytest.mark.sparing(0, 2)
 @pytest.mark.parametrize("width", [1200, 390])
 @pytest.mark.parametrize("colours", ["light", "dark"])
 @pytest.mark.parametrize("page", ["explorer.html", "index.html"])
@@ -425,6 +427,7 @@ def test_what_is_picked_is_shown_and_kept_in_the_address(driver: Any, root: str)
     assert [numbers(driver, name) for name in ("series", "bars", "pairs")] == before
 
 
+@pytest.mark.sparing(0, 1)
 def test_the_pointer_reads_out_numbers_and_dates_are_dragged(driver: Any, root: str) -> None:
     from selenium.webdriver.common.action_chains import ActionChains
 

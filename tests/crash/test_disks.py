@@ -73,6 +73,7 @@ def test_sqlite_itself_may_find_no_room(folder: Path) -> None:
         assert total == world.totals()[stream.closed - 1]
 
 
+@pytest.mark.sparing(5)
 @pytest.mark.parametrize("when", ["before", "after"])
 @pytest.mark.parametrize("at", ["drop old rows", "sync sink", "rename release", "make sink", "sync sink's name"])
 def test_a_sink_that_fails_is_a_sink_error_and_is_caught_up(folder: Path, at: str, when: When) -> None:
@@ -133,6 +134,7 @@ WHEN: tuple[When, ...] = ("before", "after")
 FIRST = ["make state folder", "lock state", "make store", "choose write-ahead log", "commit format", "commit settings"]
 
 
+@pytest.mark.sparing(6)
 @pytest.mark.parametrize(("at", "when"), [(at, w) for at in FIRST for w in WHEN if (at, w) != ("lock state", "after")])
 def test_a_first_opening_that_failed_is_begun_again_and_status_says_so(folder: Path, at: str, when: When) -> None:
     with pytest.raises(StateError, match="run again"):

@@ -283,6 +283,7 @@ def test_rows_of_streams_that_drift_are_never_worse_than_independent_columns(str
             assert rows < exact
 
 
+@pytest.mark.sparing(1)
 @pytest.mark.parametrize("stream", [sorted_stream, switching])
 def test_the_second_edition_is_better_where_streams_drift(stream: object) -> None:
     batches = stream(3)  # type: ignore[operator]

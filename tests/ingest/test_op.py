@@ -192,7 +192,7 @@ SYNTHESIZERS = {
 }
 
 
-@pytest.mark.sparing(6)
+@pytest.mark.sparing(6, 12)
 @pytest.mark.parametrize("how", SYNTHESIZERS)
 @pytest.mark.parametrize("gate", [lambda tick: ExactGate(), lambda tick: SeededGate(tick)], ids=["exact", "seeded"])
 def test_totals_below_zero_publish_no_rows_and_break_nothing(

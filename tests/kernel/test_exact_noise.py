@@ -32,7 +32,6 @@ WORKLOAD = Workload.all_up_to(2, sizes=(2, 3, 4))
 BUDGET = Budget(epsilon=1.0, delta=1e-9, exact=True)
 
 
-@pytest.mark.sparing(5)
 @pytest.mark.parametrize("kind", [*KINDS, PERSONS])
 def test_the_least_variance_is_that_of_a_draw_and_only_gaussian_noise_has_one(kind: str, tmp_path: Path) -> None:
     """From files to the gate: whatever is asked, no scale is below what the claim says."""

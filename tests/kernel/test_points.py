@@ -119,7 +119,7 @@ def cost(points: Points, one: TracingGate | list[list[tuple[int, int]]], other: 
     return epsilon if points.budget.pure else rho
 
 
-@pytest.mark.sparing(2, 10)
+@pytest.mark.sparing(1, 11)
 @pytest.mark.parametrize(
     ("schedule", "delta"),
     [
@@ -656,6 +656,7 @@ def test_nodes_that_stand_out() -> None:
     assert np.array_equal(standing_out(masses, np.full(15, 7.0)), sums)
 
 
+@pytest.mark.sparing(3)
 @pytest.mark.parametrize(
     ("schedule", "delta"),
     [

@@ -78,7 +78,7 @@ def test_the_claim_is_the_formula_of_the_theorem_and_spends_the_budget(
     assert float(m.claim().rho / ZCDP.rho) > 1 - 1e-9
 
 
-@pytest.mark.sparing(4)
+@pytest.mark.sparing(5)
 @WAYS
 @pytest.mark.parametrize(
     ("weights", "early"),

@@ -167,6 +167,7 @@ def plans_from_exact_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Schedule, "nodes", nodes)
 
 
+@pytest.mark.sparing(3)
 @pytest.mark.parametrize("delta", [0.0, 1e-9])
 @pytest.mark.parametrize("plant", [counted_on_both_sides, half_the_noise, plans_from_exact_counts])
 def test_planted_bugs_are_caught(
@@ -250,6 +251,7 @@ def shrinks_and_grows(rng: np.random.Generator, dimension: int) -> list[tuple[Fl
     return [(came[k::TICKS], gone[k::TICKS]) for came, gone in spans for k in range(TICKS)]
 
 
+@pytest.mark.sparing(4)
 @pytest.mark.parametrize("story", [moves, shrinks_and_grows])
 @pytest.mark.parametrize("dimension", [1, 2])
 @pytest.mark.parametrize("delta", [0, 1e-9])

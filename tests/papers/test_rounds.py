@@ -88,7 +88,7 @@ def test_the_claim_spends_the_budget_and_not_more(
     assert "choose" in claim.theorems
 
 
-@pytest.mark.sparing(3, 5)
+@pytest.mark.sparing(2, 6)
 @pytest.mark.parametrize("make", MAKERS)
 @pytest.mark.parametrize("queries", get_args(Queries))
 @pytest.mark.parametrize("score", get_args(Score))

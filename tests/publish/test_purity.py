@@ -46,7 +46,7 @@ def edit(config: StreamConfig, *statements: str) -> None:
             db.execute(statement)
 
 
-@pytest.mark.sparing(4)
+@pytest.mark.sparing(4, 5)
 @pytest.mark.parametrize("kind", [*KINDS, PERSONS])
 def test_every_release_is_built_again_from_what_was_measured(tmp_path: Path, kind: str) -> None:
     """A whole stream with real noise; state and rows deleted but for measurements: every published byte comes back."""
@@ -65,7 +65,7 @@ def test_every_release_is_built_again_from_what_was_measured(tmp_path: Path, kin
     assert published(tmp_path / "releases") == before
 
 
-@pytest.mark.sparing(3)
+@pytest.mark.sparing(3, 6)
 @pytest.mark.parametrize("kind", [*KINDS, PERSONS])
 def test_a_sound_stream_verifies_with_and_without_its_state(tmp_path: Path, kind: str) -> None:
     config = configured(tmp_path, kind)
@@ -138,6 +138,7 @@ DAMAGES: dict[str, tuple[Callable[[Path], object], str, str]] = {
 }
 
 
+@pytest.mark.sparing(6)
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_verify_says_what_is_wrong_and_where(tmp_path: Path, made: StreamConfig, damage: str) -> None:
     assert verify(made).findings == []

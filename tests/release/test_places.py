@@ -539,7 +539,7 @@ def star(rng: np.random.Generator, radius: float) -> Any:
     return shapely.make_valid(shapely.Polygon(far + rng.uniform((8.48, 47.35), (8.56, 47.41))))
 
 
-@pytest.mark.sparing(1)
+@pytest.mark.sparing(1, 1)
 @pytest.mark.parametrize("radius", [0.01, 0.03, 0.08])
 def test_errors_of_polygons_hold(young: Young, radius: float) -> None:
     """Of several sizes, over several draws of the noise: the releases are those of the boxes above, and kept."""

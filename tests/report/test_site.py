@@ -409,7 +409,7 @@ def seen(site: Path) -> Content:
 
 
 @pytest.mark.parametrize(
-    "every", [19, pytest.param(4, marks=pytest.mark.slow), pytest.param(1, marks=pytest.mark.soak)]
+    "every", [19, pytest.param(9, marks=pytest.mark.slow), pytest.param(1, marks=pytest.mark.soak)]
 )
 def test_a_process_that_ends_anywhere_leaves_the_old_site_or_the_new_one(tmp_path: Path, every: int) -> None:
     config, first = begun(tmp_path, "refresh", ticks=2), tmp_path / "first"

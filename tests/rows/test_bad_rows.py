@@ -121,6 +121,7 @@ ALONE = [
 ]
 
 
+@pytest.mark.sparing(60)
 @pytest.mark.parametrize(("form", "text", "place", "mark"), ALONE)
 def test_a_text_has_its_place_in_every_column(
     form: str, text: str, place: Place, mark: str, capfd: pytest.CaptureFixture[str]
@@ -129,6 +130,7 @@ def test_a_text_has_its_place_in_every_column(
     assert capfd.readouterr() == ("", "")
 
 
+@pytest.mark.sparing(80)
 @pytest.mark.parametrize("case", TYPED, ids=[f"{i}-{case.name}" for i, case in enumerate(TYPED)])
 def test_a_type_has_its_place_in_every_column(case: Typed, capfd: pytest.CaptureFixture[str]) -> None:
     mark = canary(0)
@@ -136,6 +138,7 @@ def test_a_type_has_its_place_in_every_column(case: Typed, capfd: pytest.Capture
     assert capfd.readouterr() == ("", "")
 
 
+@pytest.mark.sparing(40)
 @pytest.mark.parametrize("case", OBJECTS, ids=[case.name for case in OBJECTS])
 def test_an_object_has_its_place_in_every_column(case: Odd, capfd: pytest.CaptureFixture[str]) -> None:
     mark = canary(0)

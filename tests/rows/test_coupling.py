@@ -33,13 +33,13 @@ def check(folder: Path, seed: int, capfd: pytest.CaptureFixture[str]) -> None:
     assert seen.one.files, f"seed {seed}: nothing was published"
 
 
-@pytest.mark.sparing(12)
+@pytest.mark.sparing(9)
 @pytest.mark.parametrize("seed", range(24))
 def test_neighbours_cannot_be_told_apart(seed: int, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     check(tmp_path, seed, capfd)
 
 
-@pytest.mark.slow
+@pytest.mark.sparing(0, 1)
 @pytest.mark.parametrize("block", range(2))
 def test_40_neighbours_cannot_be_told_apart(block: int, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     for seed in range(1000 + block * 20, 1020 + block * 20):

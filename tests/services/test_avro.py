@@ -71,6 +71,7 @@ KINDS: list[tuple[Any, Any, Any]] = [
 ]
 
 
+@pytest.mark.sparing(14)
 @pytest.mark.parametrize(("kind", "value", "text"), KINDS)
 def test_a_cell_has_one_text_or_none(registry: Registry, kind: Any, value: Any, text: Any) -> None:
     """Values are written as they lie in a message, without what their type says of them."""

@@ -101,6 +101,7 @@ def changed(server: Server, table: str, number: int) -> tuple[list[bytes], dict[
     return [event.encode() for _, event in sorted(found)], {"missing" if n is None else str(n): c for n, c in true}
 
 
+@pytest.mark.slow
 def test_running_tables_are_those_of_the_table(
     cluster: Cluster, server: Server, topic: str, table: str, tmp_path: Path
 ) -> None:
@@ -122,7 +123,7 @@ def test_running_tables_are_those_of_the_table(
     assert min(kinds["c"], kinds["u"], kinds["d"]) > 1000
 
 
-@pytest.mark.sparing(5)
+@pytest.mark.sparing(3, 3)
 @pytest.mark.parametrize("when", ["before", "after"])
 @pytest.mark.parametrize("number", [1, 2, 3, 4, 5])
 def test_what_ends_anywhere_counts_each_change_once(

@@ -200,7 +200,7 @@ def test_no_output_tells_how_many_rows_came(feed: Feed, tmp_path: Path, monkeypa
     assert "CANARY" not in outputs[0]
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.soak)])
 def test_a_follower_stops_when_told_to(server: Any, tmp_path: Path, number: signal.Signals) -> None:
     feed = Table(server)
     config_of(feed, tmp_path)

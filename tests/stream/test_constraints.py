@@ -43,6 +43,7 @@ def impossible(config: StreamConfig, found: pl.DataFrame) -> int:
     return int((group.places(config.schema.encode(found)) < 0).sum())
 
 
+@pytest.mark.sparing(2)
 @pytest.mark.parametrize("measure", MEASURES)
 def test_rows_hold_allowed_combinations_alone(tmp_path: Path, measure: str) -> None:
     config = config_of(tmp_path, measure, until="2026-01-05")

@@ -52,7 +52,7 @@ def on_land(frame: pl.DataFrame) -> bool:
     return bool(shapely.intersects_xy(POLYGONS, frame["lon"].to_numpy(), frame["lat"].to_numpy()).all())
 
 
-@pytest.mark.sparing(2)
+@pytest.mark.sparing(1)
 @pytest.mark.parametrize(
     ("old", "new"),
     [
@@ -97,6 +97,7 @@ def test_no_point_falls_outside_where_events_go_again(folder: Path) -> None:
             assert not cloud.masses[~live[cloud.level]].any()
 
 
+@pytest.mark.sparing(1)
 @pytest.mark.parametrize("region", [True, False])
 def test_polygons_are_answered_as_boxes_are(folder: Path, region: bool) -> None:
     """Within a region and without: rectangles as boxes, and a slanted half of the box as the events in it."""

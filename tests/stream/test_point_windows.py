@@ -75,6 +75,7 @@ def test_a_window_holds_what_came_in_it(released: Releases) -> None:
         assert window.rows().equals(between(released, first, last).rows())
 
 
+@pytest.mark.slow
 def test_a_series_of_a_box_and_what_has_changed(released: Releases) -> None:
     each = released.series(upper={"lon": -110}, every="5d")
     assert each.columns == ["start", "end", "measured", "stderr", "whole"]
@@ -140,7 +141,7 @@ def _made(delta: float, *, signed: bool) -> FromNodes | FromBothSides:
     return FromBothSides(mechanism=Turnstile(side=side)) if signed else FromNodes(mechanism=side)
 
 
-@pytest.mark.sparing(2)
+@pytest.mark.sparing(2, 1)
 @pytest.mark.parametrize(
     ("delta", "signed", "tight"), [(0.0, False, False), (1e-6, False, False), (0.0, True, False), (0.0, False, True)]
 )

@@ -238,7 +238,7 @@ class Kills(Env):
         raise Killed
 
 
-@pytest.mark.sparing(2, 2)
+@pytest.mark.sparing(1, 3)
 @pytest.mark.parametrize("state", ["old", "lost", "restored"])
 @pytest.mark.parametrize("after", [False, True])
 def test_an_adoption_killed_anywhere_is_taken_up_again(tmp_path: Path, state: str, after: bool) -> None:

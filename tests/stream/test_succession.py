@@ -399,6 +399,7 @@ def test_an_old_copy_of_either_state_is_refused_and_the_first_to_publish_a_tick_
     assert {name: seen[name] for name in seen if name < "000004"}.items() <= published(tmp_path / "releases").items()
 
 
+@pytest.mark.sparing(2)
 @pytest.mark.parametrize("measure", ["always", "refresh", "epochs"])
 def test_columns_change_in_every_way_of_measuring(tmp_path: Path, measure: str) -> None:
     how = f'[synthesizer]\nkind = "table"\nmeasure = "{measure}"\n'
