@@ -74,8 +74,8 @@ SYNTHESIZERS: dict[str, SynthesizerKind] = {
 
 # The edition of all defaults and fits. A stream keeps the one that it began with, so that nothing changes under it.
 # 1: streams that began before editions had a number.
-Edition = Literal[1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14]
-NEWEST: Edition = 14
+Edition = Literal[1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15]
+NEWEST: Edition = 15
 
 # How a budget is divided among tables: synthstream.kernel.tables.
 Split = Literal["auto", "equal", "sqrt-cells", "by-order"]

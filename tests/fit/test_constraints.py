@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 from synthstream.config.config import StreamConfig
 from synthstream.constraints import ALL_OFFERED, Group, joined
-from synthstream.fit.aims import aims
+from synthstream.fit.aims import Earlier, aims
 from synthstream.fit.population import Population, fit
+from synthstream.kinds import Edition
 from synthstream.measured import Measured
 from synthstream.workload import CodeArray, Workload
 from tests.support.configs import number, stream_toml
@@ -94,6 +95,22 @@ def test_rows_without_noise_have_the_true_tables() -> None:
     assert np.abs(workload.count(found.codes.astype(np.int32)) - true).sum() < 0.01 * len(rows) * len(
         workload.marginals
     )
+
+
+@pytest.mark.parametrize("edition", [14, 15])
+def test_between_refreshes_rows_follow_what_single_columns_say(edition: Edition) -> None:
+    """What has come since the larger tables were measured has another mix. Rows of edition 14 kept the one before."""
+    workload, before = Workload.all_up_to(2, sizes=SIZES), dependent(4000)
+    come = dependent(12_000, seed=1)
+    true = np.concatenate([before, come[come[:, 0] > 0][:3000]])
+    first, now = noisy(workload, before, sigma=10), noisy(workload, true, sigma=10, seed=1)
+    rows = fit(first, seed=0, fresh=True, groups=[THREE])
+    then = Earlier(first, shared=np.zeros(len(workload.marginals)))
+    for seed in (1, 2):  # rows take a release or two
+        rows = fit(now, start=rows, seed=seed, edition=edition, fresh=False, then=then, groups=[THREE])
+        assert violating(rows, (THREE,)) == 0
+    off = [float(np.abs(rows.counts(workload) - workload.count(true))[workload.slice_of((c,))].max()) for c in range(3)]
+    assert max(off) < 120 if edition > 14 else off[0] > 900
 
 
 def test_of_very_many_combinations_some_are_offered() -> None:

@@ -8,7 +8,7 @@ each table there on its own would favour rare cells. Tables of an earlier tick a
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -42,6 +42,8 @@ from synthstream.workload import CodeArray, FloatArray, IntArray, Workload
 _MOST = 2.0
 # New events are taken to differ from those before by this share of them at most: tuned on streams that drift.
 _CHANGE = 1 / 3
+# Joint counts are moved to margins so many times.
+_SWEEPS = 3
 
 
 class Earlier(NamedTuple):
@@ -113,6 +115,7 @@ def aims(
     groups: Sequence[Group] = (),
     ordered: bool = False,
     sloping: bool = False,
+    followed: bool = True,
 ) -> Targets:
     """Estimate total, margins and tables; cells of tables may be below 0.
 
@@ -123,11 +126,12 @@ def aims(
         groups: public constraints. Their columns' margins, and the tables within them, are those of their joint counts.
         ordered: whether columns whose codes have an order are looked for (:mod:`synthstream.fit.ordered`).
         sloping: whether slopes are looked for that many columns have in common (:func:`synthstream.fit.lowrank.slope`).
+        followed: whether joint counts follow tables of one column between the ticks at which larger ones are measured.
     """
     workload, left = measured.workload, LEFT if start is not None and len(start) else 1.0
     known = _known(measured if then is None else then.measured, _How(left, tuple(groups), ordered, sloping))
     if then is not None:
-        known = _carried(known, measured, then)
+        known = _carried(known, measured, then, followed=followed)
     rows, fresh = max(0, round(known.total)), known.margins
     shares, past = fresh, None
     if start is not None and len(start) and rows:
@@ -137,7 +141,10 @@ def aims(
             for old, new, noise in zip(past.margins, fresh, known.variances, strict=True)
         ]
         shares = [margin * (rows / margin.sum()) for margin in blended]
-        known = known._replace(joints=[_nearer(joint, start, rows, past.pull) for joint in known.joints])
+        joints = [_nearer(joint, start, rows, past.pull) for joint in known.joints]
+        if followed and then is not None:  # what is drawn to the rows before by combinations may move as a margin
+            joints = [_with_margins(joint, shares, workload) for joint in joints]
+        known = known._replace(joints=joints)
         _use_margins(known.joints, shares)
     cells, errors = np.empty(workload.cells), np.zeros(len(workload.marginals))
     for q, marginal in enumerate(workload.marginals):
@@ -176,6 +183,33 @@ def _nearer(joint: Joint, start: CodeArray, rows: int, pull: float) -> Joint:
     return joint._replace(counts=simplex(counts, float(rows)))
 
 
+def _followed(joint: Joint, said: Mapping[int, tuple[FloatArray, float]], most: float) -> Joint:
+    """Joint counts moved by what tables of one column say, as far as noise does not explain it.
+
+    Columns of few codes come first: a fine grid need only say what coarser ones have not. Each sweep moves what the one
+    before has moved away again (iterative proportional fitting; Deming and Stephan 1940).
+
+    Args:
+        said: by column its counts, and the variance of one of them.
+        most: see :func:`_standing_out`.
+    """
+    rows = float(joint.counts.sum())
+    for c in _SWEEPS * sorted(said.keys() & {*joint.group.columns}, key=lambda c: (said[c][0].size, c)):
+        news, noise = said[c]
+        now = joint.table((c,), news.shape)
+        gap = news + (rows - news.sum()) / news.size - now
+        joint = joint.moved(c, simplex(now + _standing_out(gap, noise, most), rows))
+    return joint
+
+
+def _with_margins(joint: Joint, margins: Sequence[FloatArray], workload: Workload) -> Joint:
+    """Joint counts with given margins of columns that are counted alone; that of fewest codes is last, and exact."""
+    alone = {marginal[0] for marginal in workload.marginals if len(marginal) == 1} & {*joint.group.columns}
+    for c in _SWEEPS * sorted(alone, key=lambda c: (-margins[c].size, c)):
+        joint = joint.moved(c, margins[c] * (float(joint.counts.sum()) / margins[c].sum()))
+    return joint
+
+
 def _use_tables(joint: Joint, workload: Workload, cells: FloatArray, rows: int) -> None:
     """Tables within a group are those of its joint counts; others that hold two of its columns are 0 where it is."""
     for marginal, shape in zip(workload.marginals, workload.shapes, strict=True):
@@ -211,7 +245,7 @@ def _known(measured: Measured, how: _How) -> _Known:
     return found
 
 
-def _carried(known: _Known, measured: Measured, then: Earlier) -> _Known:
+def _carried(known: _Known, measured: Measured, then: Earlier, *, followed: bool) -> _Known:
     """What was known of all tables, moved by what the total and the tables of one column have changed since.
 
     All tables together knew more of a column, P, than its own table, E. Now its table says E'. With c the covariance of
@@ -228,7 +262,7 @@ def _carried(known: _Known, measured: Measured, then: Earlier) -> _Known:
     steady = known.total * (measured.tick + 1) / (before.tick + 1)
     found = float(np.sum(weight * (now + pull * (known.total - past))) / np.sum(weight))
     total = steady + _standing_out(np.array([found - steady]), 1 / float(np.sum(weight)))[0]
-    rows, counts, variances = max(0, round(total)), list(known.counts), list(known.variances)
+    rows, counts, variances, said = max(0, round(total)), list(known.counts), list(known.variances), {}
     # Where rows only come, no count has changed by more than have come, and hardly by more than a part of them.
     most = math.inf if then.signed else (_CHANGE * (total - known.total)) ** 2
     for q, marginal in enumerate(workload.marginals):
@@ -240,9 +274,10 @@ def _carried(known: _Known, measured: Measured, then: Earlier) -> _Known:
         moved = grown + _standing_out(news - grown, noise, most)
         counts[c] = moved + (total - moved.sum()) / moved.size
         variances[c] += noise
+        said[c] = news, noise
     margins, carried = _possible(counts, _real(counts, variances), rows), {}
-    # Joint counts are far better known than what single columns say has come since.
     joints = [j._replace(counts=j.counts * (rows / max(float(j.counts.sum()), 1.0))) for j in known.joints]
+    joints = [_followed(joint, said, most) for joint in joints] if followed and rows else joints
     _use_margins(joints, counts, margins)
     for q, (association, error) in known.news.items():
         columns = workload.marginals[q]

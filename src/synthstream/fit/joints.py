@@ -20,6 +20,8 @@ _PRIOR = 0.005
 # Coordinate descent ends when no combination moves by more than this share of a row, or after so many sweeps: fewer,
 # but at least ten, where combinations are very many.
 _STILL, _SWEEPS, _STEPS = 0.01, 100, 500_000
+# Rows of a code, at least, where its combinations are moved in proportion.
+_LEAST = 1e-6
 
 
 class Joint(NamedTuple):
@@ -38,6 +40,13 @@ class Joint(NamedTuple):
     def table(self, columns: Sequence[int], shape: Sequence[int]) -> FloatArray:
         """Expected counts over some of the group's columns, flat."""
         return _summed(self.group, self.counts, columns, shape)
+
+    def moved(self, column: int, margin: FloatArray) -> Joint:
+        """With another margin of a column, of the same sum: combinations that share a code move in proportion."""
+        codes = self.group.combinations[:, self.group.columns.index(column)]
+        now = self.table((column,), margin.shape)
+        counts = self.counts * (margin / np.maximum(now, _LEAST))[codes]
+        return self._replace(counts=counts * (self.counts.sum() / max(float(counts.sum()), _LEAST)))
 
     def of_rows(self, codes: CodeArray) -> FloatArray:
         """How many rows have each combination; rows with none of these are left out."""

@@ -182,7 +182,7 @@ def fit(
     # Grids of a place tell of their neighbours by each other.
     nested = any(group.nests for group in groups)
     ordered = edition > 6 and fresh is not None and not nested
-    looked = {"ordered": ordered, "sloping": ordered and edition > 12}
+    looked = {"ordered": ordered, "sloping": ordered and edition > 12, "followed": edition > 14}
     each = 1 if edition == 1 else _events_per_row(measured, most)
     if each > 1:
         measured, then = of_rows(measured, each), None if then is None else then.of_rows(each)
