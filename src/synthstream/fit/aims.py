@@ -141,9 +141,8 @@ def aims(
             for old, new, noise in zip(past.margins, fresh, known.variances, strict=True)
         ]
         shares = [margin * (rows / margin.sum()) for margin in blended]
-        joints = [_nearer(joint, start, rows, past.pull) for joint in known.joints]
-        if followed and then is not None:  # what is drawn to the rows before by combinations may move as a margin
-            joints = [_with_margins(joint, shares, workload) for joint in joints]
+        single = {m[0] for m in workload.marginals if len(m) == 1 and followed and then is not None}
+        joints = [_with_margins(_nearer(j, start, rows, past.pull), shares, single) for j in known.joints]
         known = known._replace(joints=joints)
         _use_margins(known.joints, shares)
     cells, errors = np.empty(workload.cells), np.zeros(len(workload.marginals))
@@ -202,10 +201,12 @@ def _followed(joint: Joint, said: Mapping[int, tuple[FloatArray, float]], most: 
     return joint
 
 
-def _with_margins(joint: Joint, margins: Sequence[FloatArray], workload: Workload) -> Joint:
-    """Joint counts with given margins of columns that are counted alone; that of fewest codes is last, and exact."""
-    alone = {marginal[0] for marginal in workload.marginals if len(marginal) == 1} & {*joint.group.columns}
-    for c in _SWEEPS * sorted(alone, key=lambda c: (-margins[c].size, c)):
+def _with_margins(joint: Joint, margins: Sequence[FloatArray], columns: set[int]) -> Joint:
+    """Joint counts with given margins of some columns; that of fewest codes is last, and exact.
+
+    Drawn to the rows before combination by combination, what moves a whole margin drowns in the noise of these.
+    """
+    for c in _SWEEPS * sorted(columns & {*joint.group.columns}, key=lambda c: (-margins[c].size, c)):
         joint = joint.moved(c, margins[c] * (float(joint.counts.sum()) / margins[c].sum()))
     return joint
 
