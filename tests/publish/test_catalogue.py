@@ -176,6 +176,10 @@ def test_columns_of_all_types_are_described_as_they_are(tmp_path: Path) -> None:
     assert package["synthstream"]["claim"] == manifest["claim"]
     assert package["synthstream"]["chain"] == manifest["chain"]
     assert manifest["claim"]["words"] in package["description"]
+    assert "is invented" in fields["x"]["description"]
+    found = {r["name"]: {f["name"]: f["description"] for f in r["schema"]["fields"]} for r in package["resources"][:4]}
+    assert "No error is known" in found["tables"]["count"]
+    assert all("independent from cell to cell" in found[name]["stderr"] for name in ("tables", "series"))
 
 
 @pytest.mark.sparing(1)

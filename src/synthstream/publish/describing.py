@@ -17,6 +17,13 @@ from synthstream.schema.places import View
 
 Kind = Literal["string", "integer", "number", "boolean", "datetime"]
 
+_INVENTED = "Where in its bin a row lies is invented."
+_UNKNOWN = "No error is known for it: a number with an error bar is measured."
+_ERROR = (
+    "Standard error of the noise in measured. Null if it is not known. Noise is independent from cell to cell of one "
+    "tick, and not from tick to tick."
+)
+
 
 @dataclass(frozen=True)
 class FieldFacts:
@@ -54,7 +61,9 @@ def _of_coordinates(columns: Sequence[Column]) -> Iterator[FieldFacts]:
     """Of places: where in its finest cell a row lies."""
     for column in columns:
         if isinstance(column, View) and column.located:
-            words = f"Spread evenly within the cell {column.name}. Null outside of the box, and where it is missing."
+            words = (
+                f"Spread evenly within the cell {column.name}: invented. Null outside of the box, and where missing."
+            )
             for name, (low, high) in zip(column.coordinates, column.bounds, strict=True):
                 yield FieldFacts(name, "number", words, minimum=low, maximum=high)
 
@@ -74,7 +83,7 @@ def series_fields(config: StreamConfig) -> list[FieldFacts]:
         FieldFacts("column", "string", "Name of a column; null for the total.", values=config.schema.names),
         FieldFacts("value", "string", "Its value, or bin."),
         FieldFacts("measured", "number", "How many were counted from start to end, with noise; may be negative."),
-        FieldFacts("stderr", "number", "Standard error of the noise in measured. Null if it is not known."),
+        FieldFacts("stderr", "number", _ERROR),
         FieldFacts("span", "string", spans, values=("tick", "running"), empty=False),
     ]
 
@@ -99,7 +108,11 @@ def _of_rows(column: Column) -> FieldFacts:
     common: dict[str, Any] = {"name": column.name, "empty": empty}
     if isinstance(column, View):
         halved = " and ".join(column.coordinates)
-        words = f"A cell of the place {column.place}: a digit for each time that {halved} are halved. other: outside."
+        words = (
+            f"A cell of the place {column.place}: a digit for each time that {halved} are halved, the first one first."
+        )
+        upper = " plus ".join(f"{2**k} in the upper half of {name}" for k, name in enumerate(column.coordinates[::-1]))
+        words = f"{words} It is {upper}. other: outside."
         return FieldFacts(kind="string", description=f"{words} {absent}", **common)
     if isinstance(column, Category):
         values = tuple(label for label in column.labels if not (empty and label == MISSING))
@@ -128,18 +141,20 @@ def _of_rows(column: Column) -> FieldFacts:
 
 
 def _cut(column: Integer | Number) -> tuple[int | None, str]:
-    """Into how many bins a range is cut, if it is, and a sentence on it."""
+    """Into how many bins a range is cut, if it is, and sentences on them."""
     bins = len(column.edges) - 1
     if column.cuts is not None:
         starts = ", ".join(f"{edge:g}" for edge in column.edges[:-1])
-        return bins, f" Counted in {bins} bins that begin at {starts}, and uniform within each."
-    if column.scale is not None:
-        return bins, f" Counted in {bins} bins of equal width on a logarithmic scale."
-    if isinstance(column, Integer) and column.width is not None:
-        return bins, f" Counted in bins of {column.width}, and uniform within each."
-    if column.bins is None:
+        how = f"{bins} bins that begin at {starts}; all from {column.edges[-2]:g} on is in the last"
+    elif column.scale is not None:
+        how = f"{bins} bins of equal width on a logarithmic scale"
+    elif isinstance(column, Integer) and column.width is not None:
+        how = f"bins of {column.width}"
+    elif column.bins is not None:
+        bins, how = column.bins, f"{column.bins} equal bins"
+    else:
         return None, ""
-    return column.bins, f" Counted in {column.bins} equal bins, and uniform within each."
+    return bins, f" Counted in {how}. {_INVENTED}"
 
 
 def _of_times(column: Datetime, absent: str, common: dict[str, Any]) -> FieldFacts:
@@ -149,7 +164,7 @@ def _of_times(column: Datetime, absent: str, common: dict[str, Any]) -> FieldFac
         words = f"The {column.part} of a time {zone}, from {low} to {high}. {absent}"
         return FieldFacts(kind="integer", description=words, minimum=low, maximum=high, **common)
     low_time, high_time = (None if t is None else t.replace(tzinfo=None).isoformat() for t in (column.min, column.max))
-    words = f"A time {zone}. Counted in {column.bins} equal bins, and uniform within each. {absent}"
+    words = f"A time {zone}. Counted in {column.bins} equal bins. {_INVENTED} {absent}"
     return FieldFacts(
         kind="datetime", description=words, minimum=low_time, maximum=high_time, bins=column.bins, **common
     )
@@ -173,9 +188,9 @@ def _of_tables(config: StreamConfig) -> list[FieldFacts]:
     noisy = "The noisy count of the cell; may be negative. Null if it was not measured at this tick."
     return [
         *fields,
-        FieldFacts("count", "integer", "Number of synthetic rows in the cell.", minimum=0, empty=False),
+        FieldFacts("count", "integer", f"Number of synthetic rows in the cell. {_UNKNOWN}", minimum=0, empty=False),
         FieldFacts("measured", "number", noisy),
-        FieldFacts("stderr", "number", "Standard error of the noise in measured. Null if it is not known."),
+        FieldFacts("stderr", "number", _ERROR),
         FieldFacts("since", "integer", "First tick that measured counts."),
         *([FieldFacts("measured_at", "integer", late)] if config.measures == "refresh" else []),
         *_dates(config),
