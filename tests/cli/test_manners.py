@@ -27,6 +27,7 @@ from synthstream.cli.app import COMMANDS, app
 from synthstream.cli.plan import plan_command
 from synthstream.cli.run import run_command
 from synthstream.config.config import load
+from synthstream.publish.folder import DESCRIPTIONS
 from tests.support.command import MAIN, synthstream
 from tests.support.streams import configured, published, rows
 
@@ -514,7 +515,7 @@ def test_ctrl_c_stops_a_run_anywhere_and_the_same_command_goes_on(tmp_path: Path
     for name in ("whole", "stopped"):
         assert synthstream(*line, cwd=tmp_path / name).returncode == 0
     whole, after = (published(tmp_path / name / "releases-simulated") for name in ("whole", "stopped"))
-    assert len(whole) == 4 * 5 + 4
+    assert len(whole) == 4 * 5 + len(DESCRIPTIONS)
     assert whole == after
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import shutil
 import socket
 import subprocess
@@ -275,6 +276,8 @@ def test_a_simulation_says_so_where_people_look(tmp_path: Path) -> None:
     config = released(tmp_path, "always", secure=False)
     texts = descriptions(config)
     assert texts.pop("settings.toml").startswith("# NOT PRIVATE")
+    assert texts["README.md"].count("NOT PRIVATE") == 4  # title, a line of its own, claim, citation
+    del texts["README.md"]
     entry = yaml.safe_load(texts.pop("deployment.yaml"))
     assert entry["deployment"]["product"]["name"].startswith("NOT PRIVATE")
     for text in texts.values():
@@ -301,6 +304,49 @@ def test_the_descriptions_stand_in_nobodys_way(tmp_path: Path) -> None:
         assert len(list(stream.run())) == 2
     assert describe(config)
     assert verify(config).findings == []
+
+
+@pytest.mark.parametrize("kind", [*KINDS, PERSONS])
+def test_a_readme_says_what_there_is(tmp_path: Path, kind: str) -> None:
+    config = released(tmp_path, kind)
+    manifest = json.loads((tmp_path / "releases/000002/manifest.json").read_text())
+    for beside in (False, True):
+        text = descriptions(config, beside=beside)["README.md"]
+        for words in (
+            "from 2026-01-01 to before 2026-01-04",
+            "tick 2",
+            manifest["claim"]["words"],
+            "No error is known",
+        ):
+            assert words in text, words
+        assert manifest["chain"]["head"][:16] in text
+        assert len(text.splitlines()) < 32
+        told = set(re.findall(r"`(000002/)?([a-z]+\.parquet)`", text)) - {("", "measured.parquet")}
+        assert {name for _, name in told} - {"history.parquet"} <= set(manifest["files"])
+        assert {where for where, name in told if name == "rows.parquet"} == {"" if beside else "000002/"}
+    published = StreamConfig.from_toml((tmp_path / "stream.toml").read_text() + PUBLICATION, base=tmp_path)
+    text = descriptions(published)["README.md"]
+    for words in ("# Visits\n", "Visits to the wards", "A hospital. Visits", "data@example.org", "CC-BY-4.0"):
+        assert words in text, words
+
+
+def test_a_readme_of_the_publishers_own_stays(tmp_path: Path) -> None:
+    config, place = released(tmp_path, "always"), tmp_path / "releases/README.md"
+    place.write_text("# Ours")
+    assert describe(config)
+    assert place.read_text() == "# Ours"
+    place.unlink()
+    assert describe(config)
+    assert "release of tick 2" in place.read_text()
+
+
+def test_a_release_has_one_name_and_no_date_that_nobody_noted(tmp_path: Path) -> None:
+    texts = descriptions(released(tmp_path, "always"))
+    package, found = json.loads(texts["datapackage.json"]), json.loads(texts["croissant.json"])
+    assert "created" not in package
+    assert all("release of tick 2" in text for text in (package["description"], found["description"], found["citeAs"]))
+    assert found["temporalCoverage"] == "2026-01-01T00:00:00+00:00/2026-01-04T00:00:00+00:00"
+    assert "publication_date" not in texts["deployment.yaml"]
 
 
 def test_what_is_published_about_a_stream_may_change_while_it_runs(tmp_path: Path) -> None:

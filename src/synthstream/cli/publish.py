@@ -99,8 +99,8 @@ def _size(site: Path, *, keeps_all: bool) -> None:
 def describe_command(config: ConfigPath, simulate: Simulate = False) -> None:
     """Describe the releases, beside them; `run` does so too.
 
-    datapackage.json and croissant.json are for open-data portals, deployment.yaml is an entry for the registry of
-    deployments that OpenDP keeps, and settings.toml is for readers with this program.
+    README.md is for people, datapackage.json and croissant.json are for open-data portals, deployment.yaml is an entry
+    for the registry of deployments that OpenDP keeps, and settings.toml is for readers with this program.
 
     Title, publisher, licence and the like are those of [publication] in stream.toml.
 

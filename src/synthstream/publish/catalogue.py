@@ -1,9 +1,9 @@
-"""The published folder described: ``datapackage.json`` (Data Package 2) and ``croissant.json`` for open-data portals,
-``deployment.yaml`` for the registry of deployments.
+"""The published folder described: ``README.md`` for people, ``datapackage.json`` (Data Package 2) and
+``croissant.json`` for open-data portals, ``deployment.yaml`` for the registry of deployments.
 
 For readers with this program ``settings.toml`` lies beside them. The others describe the newest release, from public
-facts alone: its files with sizes and hashes, every column, and what the
-releases promise. They are no part of a release: they lie beside them, and are written again when there is a newer one.
+facts alone: its files with sizes and hashes, every column, and what the releases promise. They are no part of a
+release: they lie beside them, and are written again when there is a newer one.
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ from synthstream.publish.deployment import deployment
 from synthstream.publish.describing import FieldFacts, measured_fields, rows_fields, series_fields, tables_fields
 from synthstream.publish.folder import DESCRIPTIONS, SERIES
 from synthstream.publish.outlets import as_begun, parquet_sink, refuse_other_releases
+from synthstream.publish.readme import MARK, cited, readme, title_of
+from synthstream.schema.clock import written
 
 _WHAT = {
     "rows": "Synthetic rows. No row stands for a real event; all together have about the counts of the real ones.",
@@ -69,10 +71,6 @@ class _Newest(NamedTuple):
     sizes: dict[str, int]
 
     @property
-    def simulated(self) -> bool:
-        return "warning" in self.manifest
-
-    @property
     def version(self) -> str:
         """Major: the format of the manifest; minor: the tick."""
         return f"{self.manifest['format']}.{self.manifest['tick']}.0"
@@ -82,8 +80,9 @@ def describe(config: StreamConfig) -> bool:
     """Write descriptions and settings beside the releases, if they are not as they should be; tells whether it did.
 
     ``settings.toml`` is for readers with this program: :func:`synthstream.releases` asks for it where they have the
-    folder alone. ``datapackage.json``, ``croissant.json`` and ``deployment.yaml`` describe the newest release for
-    portals and registries. The command ``run`` writes them after each run; a :class:`Stream` does not.
+    folder alone. ``README.md`` describes the newest release for people, ``datapackage.json``, ``croissant.json`` and
+    ``deployment.yaml`` for portals and registries. The command ``run`` writes them after each run; a :class:`Stream`
+    does not. A ``README.md`` that somebody else wrote stays.
 
     Args:
         config: of the stream; of a simulated one, ``stream.config``.
@@ -99,7 +98,8 @@ def describe(config: StreamConfig) -> bool:
         place, aside = folder / name, folder / f".{name}-{os.getpid()}"
         try:
             with suppress(FileNotFoundError):
-                if place.read_bytes() == text.encode():
+                there = place.read_bytes()
+                if there == text.encode() or (name == "README.md" and not there.startswith(MARK.encode())):
                     continue
             aside.write_text(text, encoding="utf-8")
             sync(aside)
@@ -140,8 +140,9 @@ def descriptions(config: StreamConfig, *, beside: bool = False) -> dict[str, str
         raise SinkError(f"{place}: {words(error)}. `synthstream verify stream.toml` says what is missing.") from None
     newest = _Newest("" if beside else f"{place.name}/", manifest, sizes)
     texts = (_text(data_package(config, newest)), _text(croissant(config, newest)), deployment(config, manifest))
-    stamp = f"# {manifest['warning']}\n" if newest.simulated else ""
-    return dict(zip(DESCRIPTIONS, (*texts, stamp + config.settings), strict=True))
+    stamp = f"# {manifest['warning']}\n" if "warning" in manifest else ""
+    told = (*texts, stamp + config.settings, readme(config, manifest, newest.where))
+    return dict(zip(DESCRIPTIONS, told, strict=True))
 
 
 def wanted(config: StreamConfig) -> list[str]:
@@ -159,11 +160,6 @@ def _given(facts: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in facts.items() if value not in (None, [], "")}
 
 
-def _title(config: StreamConfig, newest: _Newest) -> str:
-    title = config.publication.title or f"{config.name}: synthetic copy"
-    return f"NOT PRIVATE, a simulation: {title}" if newest.simulated else title
-
-
 def _description(config: StreamConfig, newest: _Newest) -> str:
     """What it is, what it promises, and how far it goes, in sentences."""
     manifest, claim = newest.manifest, newest.manifest["claim"]
@@ -171,8 +167,8 @@ def _description(config: StreamConfig, newest: _Newest) -> str:
     parts = [
         manifest.get("warning", "") and f"{manifest['warning']}.",
         config.publication.description or "",
-        f"Synthetic rows and noisy tables for all events before {manifest['end']}, release {manifest['tick'] + 1} of a "
-        "stream that is kept up to date.",
+        f"Synthetic rows and noisy tables for all events from {written(config.clock.boundary(0))} to before "
+        f"{manifest['end']}, the release of tick {manifest['tick']} of a stream that is kept up to date.",
         claim["words"],
         f"The rows satisfy public constraints: {allowed}" if allowed else "",
         "Errors in the tables are those of the noise. Made with Synthstream.",
@@ -198,10 +194,9 @@ def data_package(config: StreamConfig, newest: _Newest) -> dict[str, Any]:
         {
             "$schema": "https://datapackage.org/profiles/2.0/datapackage.json",
             "name": re.sub(r"[^a-z0-9._-]+", "-", config.name.lower()).strip("-") or "stream",
-            "title": _title(config, newest),
+            "title": title_of(config, manifest),
             "description": _description(config, newest),
             "version": newest.version,
-            "created": manifest["end"],
             "homepage": about.homepage,
             "keywords": [*about.keywords],
             "licenses": [_licence(about.licence)] if about.licence else [],
@@ -271,17 +266,18 @@ def croissant(config: StreamConfig, newest: _Newest) -> dict[str, Any]:
             "@context": _CONTEXT,
             "@type": "sc:Dataset",
             "conformsTo": "http://mlcommons.org/croissant/1.1",
-            "name": _title(config, newest),
+            "name": title_of(config, manifest),
             "description": _description(config, newest),
             "version": newest.version,
-            "datePublished": manifest["end"],
+            "datePublished": manifest["end"],  # asked for; nobody noted when it was, but that it was not before
+            "temporalCoverage": f"{config.clock.boundary(0).isoformat()}/{manifest['end']}",
             "isLiveDataset": True,
             "license": spdx,
             "url": about.homepage,
             "creator": organization,
             "publisher": organization,
             "keywords": [*about.keywords],
-            "citeAs": _citation(config, newest),
+            "citeAs": cited(config, manifest),
             "rai:personalSensitiveInformation": manifest["claim"]["words"],
             "distribution": [_file_object(newest, name) for name in manifest["files"]],
             "recordSet": [
@@ -291,12 +287,6 @@ def croissant(config: StreamConfig, newest: _Newest) -> dict[str, Any]:
             ],
         }
     )
-
-
-def _citation(config: StreamConfig, newest: _Newest) -> str:
-    about = config.publication
-    parts = [about.publisher, f"({newest.manifest['end'][:4]})", f"{_title(config, newest)}, {newest.version}"]
-    return ". ".join(part for part in (*parts, about.homepage) if part)
 
 
 def _plain_names(names: list[str]) -> dict[str, str]:

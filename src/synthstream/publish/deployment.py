@@ -13,10 +13,12 @@ from typing import Any
 
 from synthstream.config.config import StreamConfig
 
+_STATUS = "# status is that of this entry, until the registry's editors take it. What it describes is published."
+
 
 def deployment(config: StreamConfig, manifest: Mapping[str, Any]) -> str:
     """The entry of a stream, as YAML: a pure function of its configuration and the manifest of its newest release."""
-    return "\n".join(_lines(_entry(config, manifest), "")) + "\n"
+    return "\n".join([_STATUS, *_lines(_entry(config, manifest), "")]) + "\n"
 
 
 def _lines(facts: Mapping[str, Any], indent: str) -> list[str]:
@@ -51,7 +53,6 @@ def _entry(config: StreamConfig, manifest: Mapping[str, Any]) -> dict[str, Any]:
                 "data_curators": [about.publisher] if about.publisher else None,
                 "data_product_type": "Synthetic data",
                 "description": about.description,
-                "publication_date": str(manifest["end"])[:10],
             },
             "dp_flavor": {
                 "name": "Pure DP" if pure else "Zero-concentrated DP",

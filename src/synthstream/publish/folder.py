@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -32,7 +32,7 @@ FILES = ("rows.parquet", "tables.parquet", "measured.parquet")
 SERIES = "series.parquet"
 
 # What tells portals and readers of the releases, beside them, and is no part of any: ``publish.catalogue``.
-DESCRIPTIONS = ("datapackage.json", "croissant.json", "deployment.yaml", SETTINGS)
+DESCRIPTIONS = ("datapackage.json", "croissant.json", "deployment.yaml", SETTINGS, "README.md")
 
 _BACK = "Where its state is, move this away and say `synthstream recover stream.toml --republish`: it is made again."
 
@@ -253,7 +253,7 @@ class ParquetSink:
         frames = {"rows": rows, "tables": release.tables, "measured": measured}
         for name, frame in (frames | ({"series": release.series} if release.has_series else {})).items():
             path = folder / f"{name}.parquet"
-            self._env.do(f"write {name}", partial(_write_parquet, path, frame, None if release.secure else NOT_PRIVATE))
+            self._env.do(f"write {name}", partial(write_parquet, path, frame, None if release.secure else NOT_PRIVATE))
             hashes[path.name] = hashlib.sha256(path.read_bytes()).hexdigest()
         manifest: dict[str, Any] = {**release.manifest(), "files": hashes}
         path = folder / "manifest.json"
@@ -358,7 +358,8 @@ def _write_private(path: Path, text: str) -> None:
         file.write(text)
 
 
-def _write_parquet(path: Path, frame: pl.DataFrame, stamp: str | None) -> None:
+def write_parquet(path: Path | BinaryIO, frame: pl.DataFrame, stamp: str | None) -> None:
+    """Write a frame; a stamp stands in the file."""
     table = frame.to_arrow()
     if stamp is not None:
         table = table.replace_schema_metadata({**(table.schema.metadata or {}), b"synthstream": stamp.encode()})
