@@ -22,6 +22,7 @@ from synthstream import Stream, StreamConfig
 from synthstream.cli.app import app
 from synthstream.environment import exchange
 from synthstream.errors import ConfigError, SinkError
+from synthstream.publish.building import Builder
 from synthstream.publish.history import history_of
 from synthstream.release.points import PointRelease
 from synthstream.report.explorer import Explorer, library_name
@@ -265,6 +266,92 @@ def test_points_are_explored_by_range_and_on_a_grid(made: dict[str, tuple[Stream
             assert facts["errors"][tick][place] == pytest.approx(error, abs=0.06)
 
 
+# -- the series of all ticks, and hashes -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["refresh", "always", "epochs"])
+def test_the_history_is_what_the_package_and_the_explorer_say(
+    made: dict[str, tuple[StreamConfig, Path]], kind: str
+) -> None:
+    config, site = made[kind]
+    found, releases = (
+        pl.read_parquet(site / "latest/history.parquet"),
+        synthstream.releases(config.base / "stream.toml"),
+    )
+    ticks = found.filter(pl.col("span") == "tick").drop("whole")
+    own = pl.concat([pl.read_parquet(path) for path in sorted((config.base / "releases").glob("*/series.parquet"))])
+    assert ticks.select(own.columns).equals(own.filter(pl.col("span") == "tick"))
+    for column in (None, *config.schema.names):
+        lines = ticks.filter(pl.col("column").eq_missing(pl.lit(column, dtype=pl.String)))
+        known = releases.series(column)
+        assert lines.select(known.columns).equals(known)
+    facts = facts_of(site)
+    if kind != "epochs":  # there the explorer adds up epochs
+        singles = np.diff(np.array(facts["singles"]), axis=0, prepend=0.0)
+        np.testing.assert_allclose(singles.reshape(-1), ticks["measured"], atol=0.002)
+    assert set(found["span"]) - {"tick"} == set(facts["steps"]) & {"month", "quarter", "year"}
+
+
+def test_the_history_has_months_and_years_and_takes_old_lines_from_the_site(tmp_path: Path) -> None:
+    streams.configured(tmp_path, "refresh")
+    text = (tmp_path / "stream.toml").read_text().replace("start = 2026", "start = 2025").replace('"1d"', '"2w"')
+    text = text.replace("= 12", "= 40").replace("2026-01-09", "2026-04-01")
+    (tmp_path / "stream.toml").write_text(text)
+    streams.rows(400, 3).write_parquet(tmp_path / "rows-1.parquet")
+    config, site, place = StreamConfig.from_toml(text, base=tmp_path), tmp_path / "site", "latest/history.parquet"
+    release(config, 8)
+    publish_site(config, site, progress=quiet)
+    release(config, 22)
+    releases, known = synthstream.releases(tmp_path / "stream.toml"), pl.read_parquet(site / place)
+    whole, asked = releases.history(), list[int]()
+    counted = Builder.counted
+
+    def noted(builder: Builder, first: int, last: int, **more: Any) -> Any:
+        asked.append(last)
+        return counted(builder, first, last, **more)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(Builder, "counted", noted)
+        assert releases.history(known).equals(whole)
+        assert min(asked) >= 8
+        publish_site(config, site, progress=quiet)
+    assert pl.read_parquet(site / place).equals(whole)
+    for span, every in {"month": "1mo", "quarter": "1q", "year": "1y"}.items():
+        lines = whole.filter(pl.col("span") == span).drop("tick", "span")
+        assert lines.equals(releases.counts(every=every).select(lines.columns))
+    (site / place).write_bytes(b"other")
+    publish_site(config, site, progress=quiet)
+    assert pl.read_parquet(site / place).equals(whole)
+
+
+def test_a_history_is_there_where_the_kind_of_stream_has_one(made: dict[str, tuple[StreamConfig, Path]]) -> None:
+    for kind, (_, site) in made.items():
+        there = [(site / "latest" / name).exists() for name in ("history.parquet", "history.csv")]
+        assert there == [kind in ("refresh", "always", "epochs")] * 2
+        assert ("history.parquet" in (site / "latest/README.md").read_text()) == there[0]
+
+
+def test_all_that_is_offered_has_a_hash_and_all_releases_are_listed(
+    made: dict[str, tuple[StreamConfig, Path]],
+) -> None:
+    config, site = made["always"]
+    lines = (site / "latest/SHA256SUMS").read_text().splitlines()
+    hashes = {name: digest for digest, name in (line.split("  ") for line in lines)}
+    here = {path.name: path.read_bytes() for path in (site / "latest").iterdir() if path.name != "SHA256SUMS"}
+    assert hashes == {name: hashlib.sha256(data).hexdigest() for name, data in here.items()}
+    listed = json.loads(here["releases.json"])
+    assert listed["name"] == config.name
+    for tick, told in enumerate(listed["releases"]):
+        folder = site / "latest" / told["folder"]
+        manifest = json.loads((folder / "manifest.json").read_text())
+        assert told["head"] == manifest["chain"]["head"]
+        assert [told[key] for key in ("tick", "start", "end")] == [tick, manifest["start"], manifest["end"]]
+        for name, digest in told["files"].items():
+            assert hashlib.sha256((folder / name).read_bytes()).hexdigest() == digest
+        assert told["files"].keys() == {*manifest["files"], "manifest.json"}
+    assert len(listed["releases"]) == streams.TICKS
+
+
 # -- again, and later ------------------------------------------------------------------------------------------------
 
 
@@ -353,6 +440,8 @@ def test_rows_that_the_publisher_drops_go(tmp_path: Path) -> None:
     (tmp_path / "releases/000001/rows.parquet").unlink()
     publish_site(config, site, progress=quiet)
     assert not (site / "releases/000001/rows.parquet").exists()
+    listed = json.loads((site / "latest/releases.json").read_text())["releases"]
+    assert ["rows.parquet" in told["files"] for told in listed] == [True, False, True, True]
     assert (site / "releases/000002/rows.parquet").exists()
 
 

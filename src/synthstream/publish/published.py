@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
@@ -26,7 +26,7 @@ from synthstream.publish.windows import known, located_by_step, masses_by_step, 
 from synthstream.release.areas import Bounds, Inside
 from synthstream.release.comparing import between_spans
 from synthstream.release.release import Release, TableRelease
-from synthstream.release.series import Step, lines, only, steps
+from synthstream.release.series import Step, lines, only, steps, steps_of_calendar
 from synthstream.release.window import Moment, PointWindow, Window, moment_of
 from synthstream.schema.clock import written
 from synthstream.synthesizers.succession import known_since
@@ -229,6 +229,28 @@ class Releases:
         each = [(step, _since(step.first, counted)) for step, counted in self._counted(every)]
         return self._lines(each).drop("tick", "span")
 
+    def history(self, known: pl.DataFrame | None = None) -> pl.DataFrame:
+        """What was counted in every tick, and in every month, quarter and year, in one frame.
+
+        Args:
+            known: the same, or some of its lines, up to an earlier release: steps that it has are not read again.
+
+        Returns:
+            As :meth:`counts`, with ``tick``, the last one of the step, and ``span``: tick, month, quarter or year. With
+            delta = 0 lines of ticks count from ``start`` on, which is where their epoch begins.
+        """
+        clock, newest, parts = self.config.clock, self._newest(), list[pl.DataFrame]()
+        spans = {"tick": steps(clock, None, newest=newest)} | steps_of_calendar(clock, newest=newest)
+        for span, each in spans.items():
+            ends = {step.last for step in each}
+            if known is not None:
+                parts.append(known.filter(pl.col("span") == span, pl.col("tick").is_in(ends)))
+                ends -= {*parts[-1]["tick"]}
+            found = self._counted_in(step for step in each if step.last in ends)
+            told = [(step, counted if span == "tick" else _since(step.first, counted)) for step, counted in found]
+            parts += [self._lines(told).with_columns(span=pl.lit(span))] if told else []
+        return pl.concat(parts)
+
     def beside_last_year(self, *, every: str | None = None) -> pl.DataFrame:
         """What was counted in the newest step beside the step that began a year before, as near as steps lie to it.
 
@@ -273,11 +295,15 @@ class Releases:
         return masses_by_step(self.config, builder, spans, lower, upper, newest=newest)
 
     def _counted(self, every: str | None) -> Iterator[tuple[Step, Measured]]:
+        """Each step of a length, and what was counted in it."""
+        return self._counted_in(steps(self.config.clock, every, newest=self._newest()))
+
+    def _counted_in(self, spans: Iterable[Step]) -> Iterator[tuple[Step, Measured]]:
         """Each step, and what was counted in it; each release is checked."""
         if self.config.workload is None:
             raise NotReleased("counts: a stream of points has no tables; ask series() for the events in a box")
         builder = self._builder(newest := self._newest()).once()
-        for step in steps(self.config.clock, every, newest=newest):
+        for step in spans:
             self._check(builder, step.last)
             yield step, builder.counted(step.first, step.last, at=newest)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
 from itertools import chain
@@ -20,6 +21,8 @@ from synthstream.workload import FloatArray, Workload
 Span = Literal["tick", "running"]
 
 _CALENDAR = ("mo", "q", "y")
+# Calendar steps that readers choose, beside the tick.
+CALENDAR = {"month": "1mo", "quarter": "1q", "year": "1y"}
 
 
 def small(measured: Measured) -> Measured:
@@ -132,6 +135,16 @@ def lines(schema: Schema, found: Sequence[Measured], moment: Callable[[int], dat
             "span": pl.Series([span]).new_from_index(0, each.size),
         }
     )
+
+
+def steps_of_calendar(clock: Clock, *, newest: int) -> dict[str, list[Step]]:
+    """Months, quarters and years: those which are longer than a tick, and of which there is more than one."""
+    found = dict[str, list[Step]]()
+    for name, every in CALENDAR.items():
+        with suppress(ConfigError):  # a tick is longer
+            each = steps(clock, every, newest=newest)
+            found |= {} if len(each) in (1, newest + 1) else {name: each}
+    return found
 
 
 class Step(NamedTuple):

@@ -18,10 +18,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import polars as pl
 
-from synthstream.errors import ConfigError, SinkError
+from synthstream.errors import SinkError
 from synthstream.publish.folder import SERIES
 from synthstream.publish.history import History, Tick
-from synthstream.release.series import steps
+from synthstream.release.series import steps_of_calendar
 from synthstream.report.association import pairs
 from synthstream.report.distributions import kind_of, labels_of
 from synthstream.report.places import axes_of, facts_of, grid_of_nodes, in_series, masses_of
@@ -32,8 +32,6 @@ from synthstream.schema.columns import Category, Column
 from synthstream.schema.coordinates import Coordinate
 from synthstream.workload import FloatArray, IntArray
 
-# Calendar steps of series beside the tick.
-_STEPS = {"month": "1mo", "quarter": "1q", "year": "1y"}
 # All events together, as if they were a column of one value.
 _ALL = {"name": "All events", "labels": ["all"], "edges": [], "values": 1, "ordered": True, "kind": ""}
 _FACTS, _CELLS = "synthstream.facts(", "synthstream.cells("
@@ -309,21 +307,17 @@ class Explorer:
         """For each length of time its spans of ticks, and the variance of what lies in each, by noise."""
         if not (self._running or self._epochs):
             return {}
-        last, clock = self._found.newest.tick, self._config.clock
+        last = self._found.newest.tick
         spans: dict[str, Sequence[tuple[Any, ...]]] = {
             "start": [(0, tick) for tick in range(last + 1)],
             "tick": [(tick, tick) for tick in range(last + 1)],
         }
-        for name, every in _STEPS.items():
-            with suppress(ConfigError):  # a tick is longer
-                spans[name] = steps(clock, every, newest=last)
+        spans |= steps_of_calendar(self._config.clock, newest=last)
         if self._epochs:
             spans["epoch"] = [(first + 1, end) for first, end in pairwise(self._sums)]
         small = [place for place in self._noises[1] if self._found.workload.order[place] < 2]
         found: dict[str, Any] = {}
         for name, each in spans.items():
-            if name in _STEPS and len(each) in (1, last + 1):
-                continue
             old = {tuple(span): row for span, row in zip(*known.get(name, [[], []]), strict=True)}
             found[name] = [each, [old.get(tuple(span)) or self._variance(span, small) for span in each]]
         return found
@@ -373,12 +367,6 @@ def _converter() -> Any:
         return import_module("vl_convert")
     except ImportError:
         raise SinkError("vl-convert-python is not installed here. Say: pip install 'synthstream[site]'") from None
-
-
-def csv_of(parquet: bytes) -> bytes:
-    """A Parquet file as CSV."""
-    text: str = pl.read_parquet(parquet).write_csv()
-    return text.encode()
 
 
 def _rounded(values: pl.Series) -> list[float | int | None]:

@@ -42,8 +42,11 @@ FILES = {
     "tables.csv": "Counts with their standard errors, as text",
     "series.parquet": "Counts of the newest tick, with their standard errors",
     "series.csv": "Counts of the newest tick, with their standard errors, as text",
+    "history.parquet": "Counts of every tick, month, quarter and year, with their standard errors",
+    "history.csv": "Counts of every tick, month, quarter and year, with their standard errors, as text",
     "measured.parquet": "Noisy counts as they were measured, for machines",
     "manifest.json": "The promise, and hashes of all files",
+    "releases.json": "All releases: when, where, and their hashes",
 }
 
 

@@ -1,7 +1,8 @@
 """Static files for any web server: the report, the explorer, all releases, and the newest one under a stable name.
 
     SITE/index.html        leads to latest/
-    SITE/latest/           the report, the explorer, the newest release as Parquet and CSV, its descriptions
+    SITE/latest/           the report, the explorer, the newest release as Parquet and CSV, its descriptions, the
+                           series of all ticks, a list of all releases, and hashes of all that lies there
     SITE/releases/000007/  a release as it was published, and what the explorer reads of it; CSV too, if asked for
 
 A release is written aside and renamed; it never changes. ``latest`` is written aside whole, and takes the place of the
@@ -26,9 +27,11 @@ from synthstream.environment import REAL, Env, exchange, exchanged, make_folder,
 from synthstream.errors import ConfigError, SinkError
 from synthstream.forecast.warnings import limited
 from synthstream.publish.catalogue import descriptions
-from synthstream.publish.folder import SERIES, write_aside
+from synthstream.publish.folder import write_aside
 from synthstream.publish.history import History, Steps, Tick, history_of
-from synthstream.report.explorer import Explorer, csv_of, library, library_name
+from synthstream.publish.readme import LISTED, SUMS
+from synthstream.report import extras
+from synthstream.report.explorer import Explorer, library, library_name
 from synthstream.report.page import render
 from synthstream.report.public import FILES, public_page, size_of
 
@@ -163,7 +166,7 @@ class _Site:
     def _put_texts(self, tick: Tick) -> None:
         """CSV files beside a release's own, which stay as they are; each is written aside."""
         folder = self._releases / f"{tick.tick:06d}"
-        for name, data in _texts_of(self._found.sink.files(tick.tick)).items():
+        for name, data in extras.texts_of(self._found.sink.files(tick.tick)).items():
             self._put(folder / name, data)
         self._do("sync releases", partial(sync, folder))
 
@@ -203,7 +206,8 @@ class _Site:
         found, script = self._found, library_name()
         before = {name: path.read_bytes() for name in (script, "facts.js") if (path := self._latest / name).is_file()}
         content = found.sink.files(found.newest.tick)
-        content |= _texts_of(content)
+        content |= extras.history(found, self._latest) | {LISTED: extras.listed(found)}
+        content |= extras.texts_of(content)
         links = [
             {"name": file, "href": file, "what": what, "size": size_of(len(content[file]))}
             for file, what in FILES.items()
@@ -234,10 +238,5 @@ class _Site:
             "facts.js": self._explorer.facts(before.get("facts.js", b"").decode()),
         }
         content |= {name: text.encode() for name, text in texts.items()}
-        return content | {script: before.get(script) or library()}
-
-
-def _texts_of(content: dict[str, bytes]) -> dict[str, bytes]:
-    """Tables of a release as CSV, by name."""
-    frames = [name for name in ("rows.parquet", SERIES, "tables.parquet") if name in content]
-    return {f"{name.removesuffix('parquet')}csv": csv_of(content[name]) for name in frames}
+        content |= {script: before.get(script) or library()}
+        return content | {SUMS: extras.sums(content)}
