@@ -12,7 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
@@ -487,6 +487,79 @@ def test_districts_of_a_city_lie_as_they_are(driver: Any, disk: str) -> None:
     assert "District" in driver.execute_script("return document.getElementById('column').selectedOptions[0].text")
     show(driver, disk, column=0)
     assert driver.execute_script("return document.getElementById('places').checkVisibility()") is False
+
+
+YEARS = """
+name = "years"
+state = "state"
+privacy = { epsilon = 4.0, delta = 1e-9, unit = "event" }
+clock = { column = "when", start = 2014-01-04, every = "1w", until = 2016-01-02, horizon = 200 }
+source = { kind = "parquet", path = "rows.parquet" }
+sink = { kind = "parquet", path = "releases" }
+[[columns]]
+name = "ward"
+type = "category"
+label = "Ward of the city"
+values = ["north", "south", "island"]
+[[columns]]
+name = "road"
+type = "category"
+values = ["bridge", "street", "ferry"]
+[[constraints]]
+columns = ["ward", "road"]
+allowed = [["north", "street"], ["north", "bridge"], ["south", "street"], ["south", "bridge"], ["island", "ferry"]]
+"""
+
+
+@pytest.fixture(scope="module")
+def years(tmp_path_factory: pytest.TempPathFactory, driver: Any) -> str:
+    """Two years of weeks, of which the first begins on a Saturday: 52 weeks each."""
+    found, rng = tmp_path_factory.mktemp("years"), np.random.default_rng(5)
+    (found / "stream.toml").write_text(YEARS)
+    ward = rng.integers(0, 3, 20_000)
+    pl.DataFrame(
+        {
+            "when": [datetime(2014, 1, 4) + timedelta(days=float(day)) for day in rng.uniform(0, 728, 20_000)],
+            "ward": np.array(["north", "south", "island"])[ward],
+            "road": np.where(ward == 2, "ferry", np.where(rng.random(20_000) < 0.5, "street", "bridge")),
+        }
+    ).write_parquet(found / "rows.parquet")
+    command(["run", str(found / "stream.toml"), "-q", "--yes"])
+    publish(found)
+    return (found / "site").as_uri()
+
+
+def warned(driver: Any, where: str) -> str:
+    """What a box of warning says; nothing if it is hidden."""
+    box = driver.find_element("css selector", where)
+    return str(box.text) if box.is_displayed() else ""
+
+
+def test_a_year_before_has_as_many_weeks(driver: Any, years: str) -> None:
+    show(driver, years, column="ward", **dict[str, Any]({"from": "2015-01-03", "to": "2016-01-02", "beside": 1}))
+    now = numbers(driver, "bars")[0]
+    spans = [now[key] for key in ("start", "end", "start beside", "end beside")]
+    assert spans == ["2015-01-03", "2016-01-02", "2014-01-04", "2015-01-03"]
+    assert "difference" in now
+    assert warned(driver, "#bars [data-warning]") == ""
+
+
+def test_spans_that_overlap_or_differ_in_length_have_no_difference(driver: Any, years: str) -> None:
+    dates = {"from": "2014-12-20", "to": "2015-12-19", "from2": "2014-03-01", "to2": "2015-02-28"}
+    show(driver, years, column="ward", beside=1, **dict[str, Any]({"with": "road"}), **dates)
+    for section in ("bars", "pairs"):
+        found = numbers(driver, section)[0]
+        assert not {"difference", "stderr of difference"} & found.keys()
+        said = warned(driver, f"#{section} [data-warning]")
+        assert "overlap" in said
+        for key in ("start", "end", "start beside", "end beside"):
+            assert found[key] in said
+    assert (found["start"], found["end"]) != (dates["from"], dates["to"]), "tables of two columns are measured now and then"
+    dates = {"from": "2015-03-07", "to": "2015-05-30", "from2": "2014-03-01", "to2": "2014-05-17"}
+    show(driver, years, column="ward", beside=1, **dates)
+    assert "(12 weeks)" in (said := warned(driver, "#bars [data-warning]"))
+    assert "(11), which differ in length" in said
+    assert "difference" not in numbers(driver, "bars")[0]
 
 
 PLACES = """

@@ -47,7 +47,7 @@ const synthstream = (() => {
     if (!known) measured = [];
     const counts = first === 0 || noise < 0 ? part(now, "count") : null;
     const own = columns.length < 2 && facts.errors[facts.ticks.indexOf(last)]?.slice(singleOf(columns[0]));
-    const found = { table, known, counts, own: own?.[0] == null ? null : own, terms: [[1, until]], first: after + 1, last: counts ? last : until };
+    const found = { table, known, counts, own: own?.[0] == null ? null : own, terms: [[1, until]], first: after + 1, last: counts ? last : until, until };
     if (known && after >= 0) { measured = measured.map((m, i) => m - before[i]); found.terms.push([-1, after]); }
     return Object.assign(found, { measured, stderr: known ? Math.sqrt(Math.max(covariance(found, found), 0)) : null });
   }
@@ -76,7 +76,16 @@ const synthstream = (() => {
     const t = 1 / (1 + .3275911 * z / Math.SQRT2);
     return t * (.254829592 + t * (-.284496736 + t * (1.421413741 + t * (-1.453152027 + t * 1.061405429)))) * Math.exp(-z * z / 2) / 2;
   }
-  const spanOf = w => `${iso(at[w.first])} to ${iso(at[w.last + 1])}`;
+  const spanOf = (w, last = w.last) => `${iso(at[w.first])} to ${iso(at[last + 1])}`;
+  // Why two spans have no difference, in words; empty if they have one. Of two counts from the start of the stream it is
+  // what came in between; of other spans it would be that of their lengths.
+  function unlike([a, b]) {
+    if (!a.known || !b?.known) return "";
+    const many = w => w.until - w.first + 1, name = stepName("tick"), same = a.first === b.first && a.until === b.until;
+    const why = a.first === 0 && b.first === 0 ? "" : a.first <= b.until && b.first <= a.until ? "overlap" : many(a) !== many(b) ? "differ in length" : "";
+    return why || same ? `No differences are shown: what was measured counts ${same ? `${spanOf(a, a.until)} on both sides` :
+      `${spanOf(a, a.until)} (${many(a)} ${name.startsWith("tick") ? "tick" : name}${many(a) === 1 ? "" : "s"}) and ${spanOf(b, b.until)} (${many(b)}), which ${why}`}.` : "";
+  }
 
   // -- charts -----------------------------------------------------------------------------------------------------------
   const config = {
@@ -97,7 +106,7 @@ const synthstream = (() => {
   // With a mark that nobody sees, as a tooltip takes a title of "image" or "title" for something else.
   const tips = (...fields) => fields.map(([field, title, type]) => ({ field, title: `${title}\u200b`, ...(type ? { type } : { type: "quantitative", format: ",.0f" }) }));
   // Keys of the table below: no name of a column is taken for one of its own, or sorted as a number.
-  const key = name => /^(\d+|(rows|measured|stderr)( beside)?|difference|stderr of difference)$/.test(name) ? `${name} ` : name;
+  const key = name => /^(\d+|(start|end|end of measured|rows|measured|stderr)( beside)?|difference|stderr of difference)$/.test(name) ? `${name} ` : name;
 
   function seriesRows() {
     const { column, values, span, every } = shown, table = find([column]), steps = facts.steps[every];
@@ -249,7 +258,7 @@ const synthstream = (() => {
     const color = shades(all.flat(), bounds, "value", clear.length);
     const tooltip = tips(["up", ups.name, "nominal"], ["across", acrosses.name, "nominal"], ["rows", "synthetic rows"], ["measured", "measured"], ["stderr", "standard error"]);
     const note = (windows[0].counts ? "Colours show the synthetic rows" : "Colours show what was measured in these dates") + ". A grey cell is empty, or noise alone could have filled it. Of the cells with a colour, at most one in twenty is expected to be empty in truth." + (clear.length ? "" : " Here no cell stands out by itself; the numbers below have them all.")
-      + (facts.tables[place][3] ? " Tables of two columns are measured when the stream has grown: what was measured is of the nearest such moments." : "")
+      + (facts.tables[place][3] ? " Tables of two columns are measured when the stream has grown, so that dates are widened to such moments: the numbers below say to which." : "")
       + together(place);
     await beside(section, note, windows, (w, room) => {
       const rows = all[windows.indexOf(w)];
@@ -300,10 +309,10 @@ const synthstream = (() => {
 
   // Rows for the table below: of two spans also the difference, with an error that knows what noise they share.
   function differences(windows, all, names) {
-    const [a, b] = windows, stderr = b?.known && a.known ?
+    const [a, b] = windows, stderr = b?.known && a.known && !unlike(windows) ?
       Math.sqrt(Math.max(a.stderr ** 2 + b.stderr ** 2 - 2 * covariance(a, b), 0)) : null;
     return all[0].map((r, k) => {
-      const one = (row, w, end) => ({ ...(w.counts ? { [`rows${end}`]: row.rows } : {}), ...(w.known ? { [`measured${end}`]: row.measured, [`stderr${end}`]: w.stderr } : w.own ? { [`stderr${end}`]: row.stderr } : {}) });
+      const one = (row, w, end) => ({ [`start${end}`]: iso(at[w.first]), [`end${end}`]: iso(at[w.last + 1]), ...(w.known && w.until !== w.last ? { [`end of measured${end}`]: iso(at[w.until + 1]) } : {}), ...(w.counts ? { [`rows${end}`]: row.rows } : {}), ...(w.known ? { [`measured${end}`]: row.measured, [`stderr${end}`]: w.stderr } : w.own ? { [`stderr${end}`]: row.stderr } : {}) });
       const found = { ...names(r), ...one(r, a, "") };
       if (!b) return found;
       return { ...found, ...one(all[1][k], b, " beside"), ...(stderr == null ? {} : { difference: r.measured - all[1][k].measured, "stderr of difference": stderr }) };
@@ -312,6 +321,8 @@ const synthstream = (() => {
   async function beside(section, note, windows, spec, name) {
     const place = emptied(section);
     section.querySelector("[data-note]").textContent = note;
+    const warning = section.querySelector("[data-warning]");
+    warning.textContent = unlike(windows); warning.hidden = !warning.textContent;
     const halves = windows.map(w => {
       const half = document.createElement("div"), title = document.createElement("h3");
       title.textContent = w.counts ? `All events before ${iso(at[w.last + 1])}` : `Events from ${spanOf(w)}`;
@@ -367,10 +378,13 @@ const synthstream = (() => {
     }));
   }
   function yearBefore() {
-    for (const name of ["from", "to"]) {
-      const day = new Date(byId(name).value); day.setUTCFullYear(day.getUTCFullYear() - 1);
-      byId(`${name}2`).value = iso(Math.max(day, at[0]));
-    }
+    const [first, last] = ticksOf(Date.parse(byId("from").value), Date.parse(byId("to").value));
+    const near = tick => {  // as many ticks as there are, from the one that begins a year before, or as near to it as one does
+      const day = new Date(at[tick]); day.setUTCFullYear(day.getUTCFullYear() - 1);
+      return at.reduce((best, a, k) => Math.abs(a - day) < Math.abs(at[best] - day) ? k : best, 0);
+    };
+    const begin = near(first), end = first ? begin + last + 1 - first : Math.max(near(last + 1), 1);
+    byId("from2").value = iso(Math.ceil(at[begin] / DAY) * DAY); byId("to2").value = iso(at[end]);
   }
   async function update() {
     const mine = ++turn, value = id => byId(id).value, date = id => Date.parse(value(id));
