@@ -554,12 +554,37 @@ def test_spans_that_overlap_or_differ_in_length_have_no_difference(driver: Any, 
         assert "overlap" in said
         for key in ("start", "end", "start beside", "end beside"):
             assert found[key] in said
-    assert (found["start"], found["end"]) != (dates["from"], dates["to"]), "tables of two columns are measured now and then"
+    assert (found["start"], found["end"]) != (dates["from"], dates["to"]), "widened to refreshes"
     dates = {"from": "2015-03-07", "to": "2015-05-30", "from2": "2014-03-01", "to2": "2014-05-17"}
     show(driver, years, column="ward", beside=1, **dates)
     assert "(12 weeks)" in (said := warned(driver, "#bars [data-warning]"))
     assert "(11), which differ in length" in said
     assert "difference" not in numbers(driver, "bars")[0]
+
+
+def test_an_address_may_hold_names_and_what_is_not_understood_is_told(driver: Any, years: str, grids: Path) -> None:
+    def picked(name: str) -> str:
+        return str(driver.execute_script(f"return document.getElementById('{name}').selectedOptions[0].text"))
+
+    asked = {"column": "road", "with": "ward", "every": "week", "values": "ferry"}
+    show(driver, years, **asked)
+    assert [picked(name) for name in ("column", "with", "every")] == ["road", "Ward of the city", "week"]
+    assert {row["value"] for row in numbers(driver, "series")} == {"ferry"}
+    assert warned(driver, "#unread") == ""
+    asked = {"column": "Ward of the city", "every": "fortnight", "colour": "red", "values": "east", "from": "soon"}
+    show(driver, years, **asked)
+    assert picked("column") == "Ward of the city"
+    said = warned(driver, "#unread")
+    assert all(f"{key}={value}" in said for key, value in asked.items() if key != "column")
+    assert "column=" not in said
+    show(driver, years, column="wards")
+    assert "column=wards" in warned(driver, "#unread")
+    driver.find_element("id", "beside").click()
+    assert warned(driver, "#unread") == ""
+    root = next(address(grids, "disk"))
+    for name, cells in (("at", "16 cells"), ("at_5", "1,024 cells")):  # of a place the finest grid with a series
+        show(driver, root, column=name)
+        assert picked("column").endswith(cells)
 
 
 PLACES = """

@@ -243,6 +243,8 @@ class Explorer:
 
     def _column(self, position: int, column: Column) -> dict[str, Any]:
         found: dict[str, Any] = {"name": self._titles[position], **facts_of(column)}
+        if others := {column.name, getattr(column, "place", column.name)} - {found["name"]}:
+            found["called"] = sorted(others)
         if isinstance(column, Coordinate):
             size = next(table.size for table in self.tables if table.columns == (position,))
             edges = np.linspace(column.min, column.max, size + 1).tolist()

@@ -413,10 +413,20 @@ const synthstream = (() => {
     if (!known.length) { byId("said").textContent = "This stream publishes no table of one column."; return; }
     const asked = new URLSearchParams(location.hash.slice(1)), last = at.at(-1);
     option(byId("column"), known);
+    // What the address asks for, where it is understood; by hand one writes names. The rest is told.
+    const unread = [...asked].filter(([name]) => ![...fields, "values"].includes(name)).map(part => part.join("="));
+    const read = (name, of) => {
+      const text = asked.get(name), found = text == null ? null : of(text);
+      if (text && found == null) unread.push(`${name}=${text}`);
+      return found ?? null;
+    };
+    const choice = select => text => [...select.options].find(o => o.value === text || o.text === text)?.value;
+    const called = text => facts.columns.flatMap((c, i) => c.called?.includes(text) ? [i] : []);
+    const columnIn = select => text => choice(select)(text) ??  // of a place the finest grid that has a series
+      choice(select)(String(called(text).findLast(i => facts.columns[i].series !== false) ?? called(text)[0]));
+    const date = text => /^\d{4}-\d\d-\d\d$/.test(text) && Date.parse(text) ? text : null;
     const start = { column: facts.map ? facts.map[0] : known[0][0], from: iso(at[0]), to: iso(last), every: "start" };
-    const named = known.find(([, name]) => name === asked.get("column"))?.[0];  // by hand one writes a name
-    byId("column").value = named ?? asked.get("column") ?? start.column;
-    if (byId("column").selectedIndex < 0) byId("column").value = start.column;
+    byId("column").value = read("column", columnIn(byId("column"))) ?? start.column;
     const column = () => +byId("column").value, partners = () => {
       const kept = byId("with").value;
       const pairs = known.map(([i, name]) => [i, name, Math.max(find([i, column()]), find([column(), i]))]).filter(([i, , t]) => i !== column() && t >= 0);
@@ -434,19 +444,27 @@ const synthstream = (() => {
       byId("every").value = kept; if (byId("every").selectedIndex < 0) byId("every").selectedIndex = 0;
     };
     partners(); lengths();
-    byId("with").value = asked.get("with") ?? (facts.map ? facts.map[1] : byId("with").options[1]?.value ?? "");
+    byId("with").value = read("with", columnIn(byId("with"))) ?? (facts.map ? facts.map[1] : byId("with").options[1]?.value ?? "");
     if (byId("with").selectedIndex < 0) byId("with").selectedIndex = Math.min(1, byId("with").options.length - 1);
-    for (const name of ["from", "to", "every"]) byId(name).value = asked.get(name) ?? start[name];
+    for (const name of ["from", "to"]) byId(name).value = read(name, date) ?? start[name];
+    byId("every").value = read("every", choice(byId("every"))) ?? start.every;
+    if (byId("every").selectedIndex < 0) byId("every").selectedIndex = 0;
     for (const name of ["from", "to", "from2", "to2"]) { byId(name).min = iso(at[0]); byId(name).max = iso(last); }
     byId("beside").checked = asked.get("beside") === "1";
     yearBefore();
-    for (const name of ["from2", "to2"]) if (asked.get(name)) byId(name).value = asked.get(name);
-    valuesOf(column(), asked.get("values")?.split(".").filter(Boolean).map(Number));
+    for (const name of ["from2", "to2"]) byId(name).value = read(name, date) ?? byId(name).value;
+    valuesOf(column(), read("values", text => {
+      const { labels } = facts.columns[column()], known = found => found.every(v => labels[v] != null) ? found : null;
+      return known(text.split(".").map(v => v ? +v : NaN)) ?? known([labels.indexOf(text)]);
+    }));
+    byId("unread").textContent = unread.length ? `Not understood in the address, and left out: ${unread.join(", ")}.` : "";
+    byId("unread").hidden = !unread.length;
     byId("column").addEventListener("change", () => { partners(); lengths(); valuesOf(column()); });
     byId("beside").addEventListener("change", yearBefore);
     byId("year").addEventListener("click", () => { yearBefore(); update(); });
     byId("pick").addEventListener("submit", event => event.preventDefault());
-    byId("pick").addEventListener("change", update);
+    byId("pick").addEventListener("change", () => { byId("unread").hidden = true; update(); });
+    addEventListener("hashchange", () => location.reload());  // written by hand
     return update();
   }
   return { facts: begin, cells: (tick, found) => { loaded[tick] = found; } };
