@@ -536,7 +536,11 @@ def warned(driver: Any, where: str) -> str:
 
 
 def test_a_year_before_has_as_many_weeks(driver: Any, years: str) -> None:
-    show(driver, years, column="ward", **dict[str, Any]({"from": "2015-01-03", "to": "2016-01-02", "beside": 1}))
+    dates: dict[str, Any] = {"from": "2015-01-03", "to": "2016-01-02"}
+    show(driver, years, column="ward", beside=1, every="year", **dates)
+    note = driver.find_element("css selector", "#series [data-note]").text
+    assert "stands where that begins" in note
+    assert "A year is the whole weeks that begin in that of the calendar." in note
     now = numbers(driver, "bars")[0]
     spans = [now[key] for key in ("start", "end", "start beside", "end beside")]
     assert spans == ["2015-01-03", "2016-01-02", "2014-01-04", "2015-01-03"]
@@ -545,8 +549,8 @@ def test_a_year_before_has_as_many_weeks(driver: Any, years: str) -> None:
 
 
 def test_spans_that_overlap_or_differ_in_length_have_no_difference(driver: Any, years: str) -> None:
-    dates = {"from": "2014-12-20", "to": "2015-12-19", "from2": "2014-03-01", "to2": "2015-02-28"}
-    show(driver, years, column="ward", beside=1, **dict[str, Any]({"with": "road"}), **dates)
+    dates: dict[str, Any] = {"from": "2014-12-20", "to": "2015-12-19", "from2": "2014-03-01", "to2": "2015-02-28"}
+    show(driver, years, column="ward", beside=1, **dates | {"with": "road"})
     for section in ("bars", "pairs"):
         found = numbers(driver, section)[0]
         assert not {"difference", "stderr of difference"} & found.keys()
@@ -566,7 +570,7 @@ def test_an_address_may_hold_names_and_what_is_not_understood_is_told(driver: An
     def picked(name: str) -> str:
         return str(driver.execute_script(f"return document.getElementById('{name}').selectedOptions[0].text"))
 
-    asked = {"column": "road", "with": "ward", "every": "week", "values": "ferry"}
+    asked: dict[str, Any] = {"column": "road", "with": "ward", "every": "week", "values": "ferry"}
     show(driver, years, **asked)
     assert [picked(name) for name in ("column", "with", "every")] == ["road", "Ward of the city", "week"]
     assert {row["value"] for row in numbers(driver, "series")} == {"ferry"}

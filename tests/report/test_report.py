@@ -787,6 +787,15 @@ def test_the_newest_step_stands_beside_last_years(tmp_path: Path) -> None:
     page = public_page(config, tmp_path / "r.html", progress=quiet)
     assert "From 2025-05-01 to 2025-06-01, beside the same a year before" in page
     assert "ward: A" in page
+    assert "Each count stands where its month begins. Noise" in page
+
+
+def test_a_step_stands_where_it_begins() -> None:
+    ends = [datetime(2026, month, 1) for month in (1, 2, 3, 4)]
+    part = pl.DataFrame({"start": ends[:-1], "end": ends[1:], "measured": [5.0, 6, 7], "stderr": [1.0] * 3})
+    chart = _chart(part.with_columns(whole=pl.lit(value=True)), "All", small=False)
+    line = re.findall(r'class="line s1" d="M([^"]*)"', chart)[0]
+    assert [float(point.split()[0]) for point in line.split("L")] == [0, pytest.approx(1000 * 31 / 59, abs=0.1), 1000]
 
 
 def test_a_step_that_is_not_over_is_a_dot_beside_its_line() -> None:

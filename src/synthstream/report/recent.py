@@ -21,7 +21,7 @@ from synthstream.schema.columns import Boolean
 from synthstream.schema.places import View
 
 # So many steps are drawn: of the shortest of these lengths at which most totals stand out of their noise.
-_FEWEST, _MOST, _EVERY = 5, 64, ("1d", "1w", "1mo", "1q", "1y")
+_FEWEST, _MOST, _CALENDAR = 5, 64, ("1mo", "1q", "1y")
 _CLEAR = 3.0
 # Charts of single values: those that stand out of their noise most clearly.
 _VALUES = 6
@@ -47,7 +47,8 @@ def recent(found: History) -> dict[str, Any] | None:
     last = beside.row(0, named=True) if beside.height else total.row(-1, named=True)
     rows = [_row(row, _says(found, row["column"], row["value"])) for row in beside.iter_rows(named=True)]
     return {
-        "every": f"every {span(every or clock.every)}",
+        "step": span(every or clock.every),
+        "nearest": _ticks(clock.every) if every in _CALENDAR and (total["start"].dt.day() > 1)[1:].any() else "",
         "total": _chart(total, "All events", small=False),
         "others": [_chart(part, name, small=True) for name, part in _standing_out(found, counts)],
         "pure": found.config.measures == "epochs",
@@ -62,11 +63,15 @@ def recent(found: History) -> dict[str, Any] | None:
 def _steps(found: History) -> list[str | None]:
     """Lengths of steps that may be drawn, the shortest first: neither too many nor too few."""
     newest, lengths = found.newest.tick, list[str | None]([None] if found.newest.tick < _MOST else [])
-    for every in _EVERY:
+    for every in ("1d", "1w", *_CALENDAR):
         with suppress(ConfigError):  # no whole number of ticks
             if _FEWEST <= len(steps(found.config.clock, every, newest=newest)) <= min(_MOST, newest):
                 lengths.append(every)
     return lengths or [None]
+
+
+def _ticks(every: str) -> str:
+    return f"{span(every)}s" if span(every).isalpha() else "ticks"
 
 
 def _says(found: History, column: str | None, value: str | None) -> str:
@@ -97,20 +102,20 @@ def _standing_out(found: History, counts: pl.DataFrame) -> list[tuple[str, pl.Da
 
 
 def _chart(part: pl.DataFrame, name: str, *, small: bool) -> Markup:
-    """A line with its band; steps that are not whole are dots beside it."""
-    ends, values, reach = part["end"].to_list(), part["measured"].to_list(), (REACH * part["stderr"]).to_list()
+    """A line with its band, each step where it begins; steps that are not whole are dots beside it."""
+    starts, values, reach = part["start"].to_list(), part["measured"].to_list(), (REACH * part["stderr"]).to_list()
     low = [v - r for v, r in zip(values, reach, strict=True)]
     high = [v + r for v, r in zip(values, reach, strict=True)]
     whole = part["whole"].to_list()
     rows = [
         [f"{start:%Y-%m-%d}", f"{end:%Y-%m-%d}", f"{number(round(value))} ± {number(r / REACH)}{_PARTLY[all_of_it]}"]
-        for start, end, value, r, all_of_it in zip(part["start"], ends, values, reach, whole, strict=True)
+        for start, end, value, r, all_of_it in zip(starts, part["end"], values, reach, whole, strict=True)
     ]
     gaps = [i for i in range(1, len(whole)) if not (whole[i] and whole[i - 1])]
     x, y, lows, highs = (
         np.insert(np.array(each, dtype=object), gaps, gap).tolist()
         for each, gap in (
-            ([end.timestamp() for end in ends], ends[0].timestamp()),
+            ([start.timestamp() for start in starts], starts[0].timestamp()),
             *((v, None) for v in (values, low, high)),
         )
     )
@@ -118,7 +123,7 @@ def _chart(part: pl.DataFrame, name: str, *, small: bool) -> Markup:
         [Series(name=name, x=x, y=y, low=lows, high=highs)],
         title=name,
         description=f"{name}: {number(round(values[-1]))} in the newest of {len(values)} steps{_PARTLY[whole[-1]]}.",
-        x=dates(ends[0], ends[-1], marks=3 if small else 6),
+        x=dates(starts[0], starts[-1], marks=3 if small else 6),
         y=linear(min(0.0, *low), max(1.0, *high), marks=3 if small else 5),
         y_label="" if small else "events",
         table=None if small else Table(headings=["From", "To", "Measured ± standard error"], rows=rows[::-1]),

@@ -81,10 +81,10 @@ const synthstream = (() => {
   // what came in between; of other spans it would be that of their lengths.
   function unlike([a, b]) {
     if (!a.known || !b?.known) return "";
-    const many = w => w.until - w.first + 1, name = stepName("tick"), same = a.first === b.first && a.until === b.until;
+    const many = w => w.until - w.first + 1, same = a.first === b.first && a.until === b.until;
     const why = a.first === 0 && b.first === 0 ? "" : a.first <= b.until && b.first <= a.until ? "overlap" : many(a) !== many(b) ? "differ in length" : "";
     return why || same ? `No differences are shown: what was measured counts ${same ? `${spanOf(a, a.until)} on both sides` :
-      `${spanOf(a, a.until)} (${many(a)} ${name.startsWith("tick") ? "tick" : name}${many(a) === 1 ? "" : "s"}) and ${spanOf(b, b.until)} (${many(b)}), which ${why}`}.` : "";
+      `${spanOf(a, a.until)} (${ticksName(many(a))}) and ${spanOf(b, b.until)} (${many(b)}), which ${why}`}.` : "";
   }
 
   // -- charts -----------------------------------------------------------------------------------------------------------
@@ -144,11 +144,12 @@ const synthstream = (() => {
     const measures = shown.every in facts.steps, partial = rows.some(r => !r.whole);
     const what = measures ? `events, ${shown.every === "start" ? "" : "by "}${stepName(shown.every)}` : "synthetic rows, from the start";
     const note = measures
-      ? (shown.every === "start" ? "Each number counts all events before its date." : "Each number counts its own span alone.") + " Bands reach two standard errors to both sides; noise can bring a number below 0. Drag over the chart to choose dates."
+      ? (shown.every === "start" ? "Each number counts all events before its date." : "Each number counts its own span alone, and stands where that begins.") + " Bands reach two standard errors to both sides; noise can bring a number below 0. Drag over the chart to choose dates."
       : `This stream ${rows.some(r => r.stderr != null) ? "is of points: bands reach two standard errors of the estimates to both sides" : "measures its tables in another way"}; no error is known for single spans. Drag over the chart to choose dates.`;
     table(section, rows.map(({ value, start, end, measured, stderr, whole }) =>
       measures ? { value, start, end, measured, stderr, ...(partial ? { whole: whole ? "yes" : "no" } : {}) } : { value, end, rows: measured, ...(stderr == null ? {} : { stderr }) }));
-    section.querySelector("[data-note]").textContent = note + (partial ? " Open dots: not over, or begun before the stream." : "");
+    section.querySelector("[data-note]").textContent = note + (partial ? " Open dots: not over, or begun before the stream." : "")
+      + (["month", "quarter", "year"].includes(shown.every) && rows.some(r => r.whole && !r.start.endsWith("-01")) ? ` A ${shown.every} is the whole ${ticksName()} that begin in that of the calendar.` : "");
     const view = await draw(place, { width: "container", height: 260, data: { values: rows }, layer: [
       ...(rows.some(r => r.low == null) ? [] : [{ mark: rows.length > 2 * names.length ? { type: "area", opacity: .2 } : { type: "rule", strokeWidth: 2 }, encoding: { x, y: { field: "low", type: "quantitative" }, y2: { field: "high" }, color } }]),
       { params: [{ name: "drag", select: { type: "interval", encodings: ["x"] } }], mark: { type: "line", strokeWidth: 2, point: !partial && rows.length < 150 },
@@ -175,6 +176,7 @@ const synthstream = (() => {
     const shown = all.filter((_, k) => k % Math.ceil(all.length / labels) === 0);
     return all.length > 2 * labels ? { tickCount: labels } : { values: { expr: `[${shown}]` } };
   };
+  const ticksName = n => `${n ?? ""} ${stepName("tick").split(" ")[0]}${n === 1 ? "" : "s"}`.trim();
   const stepName = step => step === "start" ? "all from the start" : step === "tick" ? ({ "1w": "week", "1d": "day", "1mo": "month", "1h": "hour" }[facts.every] ?? `tick of ${facts.every}`) : step;
 
   async function bars() {
