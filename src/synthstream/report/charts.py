@@ -260,6 +260,7 @@ def density_map(
         paths=[(shade, path) for shade, path in enumerate(paths) if path],
         outlines=outlines,
         grey="within noise" if grey.any() else "",
+        empty="empty" if (grid <= 0).any() else "",
         size=grid.shape[::-1],
         aspect=round(aspect, 4),
         bounds=labels,

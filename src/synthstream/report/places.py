@@ -48,6 +48,7 @@ class Grid:
         errors: standard errors in the same shape, and of the boxes of :func:`boxes`; ``None`` if they are not known.
         noise: cells that noise alone could fill, in the same shape; ``None`` if that is not known.
         outlines: an SVG path of public polygons, in cells from the upper left corner.
+        span: the counts that colours stand for, where several maps share them.
     """
 
     across: Coordinate | Number
@@ -57,6 +58,7 @@ class Grid:
     errors: tuple[FloatArray, FloatArray] | None = None
     noise: NDArray[np.bool_] | None = None
     outlines: str = ""
+    span: tuple[float, float] | None = None
 
 
 def axes_of(columns: Sequence[Column], *, any_pair: bool = False) -> tuple[int, int, bool] | None:
@@ -112,7 +114,7 @@ def grids_of_places(found: History, newest: Cells) -> list[tuple[str, Grid]]:
             whole.append([(view.words.label or view.place, _of_cells(view, now.count, beyond_noise(now)))])
         fine = [one for one in views if one[1].depth > 1 and one[1].crossed]
         each = [[*_by_value(found, newest, c, view, crossed=fine[-1][1].crossed)] for c, view in fine]
-        drawn = [*_clearest(whole), *_clearest(each)]
+        drawn = [*_clearest(whole), *_alike(_clearest(each))]
         named = [one for one in schema.columns if isinstance(one, Districts) and one.finest.place == place]
         listed += [(what, replace(grid, outlines=outlines_of(named, grid))) for what, grid in drawn]
     return listed
@@ -129,6 +131,14 @@ def _clearest(levels: Sequence[list[tuple[str, Grid]]]) -> list[tuple[str, Grid]
         if 2 * grey <= sum(grid.counts.sum() for _, grid in maps):
             return maps
     return drawn[0] if drawn else []
+
+
+def _alike(maps: list[tuple[str, Grid]]) -> list[tuple[str, Grid]]:
+    """Maps of which a colour means the same count in each."""
+    shown = np.concatenate([grid.counts[~grid.noise] if grid.noise is not None else [] for _, grid in maps] or [[]])
+    shown = shown[shown >= _LEAST]
+    span = (float(shown.min()), float(shown.max())) if shown.size else None
+    return [(what, replace(grid, span=span)) for what, grid in maps]
 
 
 def _by_value(
@@ -267,8 +277,8 @@ def map_of(
         aspect=min(max(aspect, 0.25), 4.0),
         x_label=f"{x.title} (°)" if grid.degrees and not x.words.unit else x.title,
         y_label=f"{y.title} (°)" if grid.degrees and not y.words.unit else y.title,
-        scale="events in a cell, on a logarithmic scale",
-        span=span,
+        scale=f"events in a cell, on a logarithmic scale{', the same for all values' if grid.span else ''}",
+        span=span or grid.span,
         table=boxes(grid),
     )
 
