@@ -169,13 +169,13 @@ def test_non_payment_by_week_in_half_a_year(driver: Any, server: str, evictions:
 
 
 def test_zip_by_cause_in_a_quarter_beside_the_one_before(driver: Any, server: str, evictions: Path) -> None:
-    picked: dict[str, Any] = {"column": 0, "with": 10, "from": "2015-10-01", "to": "2016-01-01", "beside": 1}
-    picked |= {"from2": "2015-07-01", "to2": "2015-10-01"}
+    picked: dict[str, Any] = {"column": 0, "with": 10, "to": "2016-01-02", "beside": 1}
+    picked |= {"from": "2015-10-03", "from2": "2015-07-04", "to2": "2015-10-03"}
     show(driver, server, **picked)
     titles = driver.execute_script("return [...document.querySelectorAll('#pairs h3')].map(h => h.textContent)")
     spans = [title.removeprefix("Events from ").split(" to ") for title in titles]
     assert [span[1][:4] for span in spans] == ["2015", "2015"]
-    assert spans[0][0] < "2015-10-01" <= spans[0][1]
+    assert spans[0][0] <= "2015-10-03" <= spans[0][1]
     found = numbers(driver, "pairs")
     assert len(found) == 29 * 2
     releases, names = (
@@ -186,14 +186,15 @@ def test_zip_by_cause_in_a_quarter_beside_the_one_before(driver: Any, server: st
         own = releases.between(*span).table(names)
         np.testing.assert_allclose([float(row[f"measured{suffix}"]) for row in found], own["measured"], atol=0.01)
         np.testing.assert_allclose([float(row[f"stderr{suffix}"]) for row in found], own["stderr"], rtol=1e-3)
-    for row in found:
-        assert float(row["difference"]) == pytest.approx(
-            float(row["measured"]) - float(row["measured beside"]), abs=0.01
-        )
+    begin, end, then, until = (datetime.fromisoformat(day) for span in spans for day in span)
+    assert ("difference" in found[0]) == (begin >= until and end - begin == until - then)
     assert drawn(driver, "pairs", "rect") >= 2 * 29 * 2
     bars = numbers(driver, "bars")
     assert len(bars) == 29
     assert {"measured", "measured beside", "difference", "stderr of difference"} <= bars[0].keys()
+    for row in bars:
+        apart = float(row["measured"]) - float(row["measured beside"])
+        assert float(row["difference"]) == pytest.approx(apart, abs=0.01)
 
 
 def test_two_releases_side_by_side(driver: Any, server: str, evictions: Path) -> None:
@@ -265,7 +266,7 @@ return [all(`${dates} .role-axis-label text`).filter(t => t.getAttribute("opacit
 def test_axes_legends_and_cells_can_be_read(driver: Any, disk: str) -> None:
     show(driver, disk, column=0, values="0.1.2", every="tick", **dict[str, Any]({"with": 1}))
     labels, ticks, lines, legend, reach, frame, cell = driver.execute_script(_READ)
-    weeks = {f"{datetime.fromisoformat(row['start']):%b %d}" for row in numbers(driver, "series")}
+    weeks = {row["start"] for row in numbers(driver, "series")}  # with their year
     assert len(labels) == ticks > 3
     assert set(labels) <= weeks, "labels stand where something was counted"
     assert lines == legend
@@ -589,6 +590,23 @@ def test_an_address_may_hold_names_and_what_is_not_understood_is_told(driver: An
     for name, cells in (("at", "16 cells"), ("at_5", "1,024 cells")):  # of a place the finest grid with a series
         show(driver, root, column=name)
         assert picked("column").endswith(cells)
+
+
+def test_cells_that_public_constraints_forbid_are_blank(driver: Any, years: str) -> None:
+    show(driver, years, column="ward", **dict[str, Any]({"with": "road"}))
+    found = numbers(driver, "pairs")
+    assert len(found) == 5 * 5
+    cells = driver.find_elements("css selector", "#pairs .mark-rect.role-mark path")
+    assert len(cells) == 5 * 5 - 4
+    assert "forbid are blank" in driver.find_element("css selector", "#pairs [data-note]").text
+    shown = [float(row["rows"]) for row in found if float(row["rows"]) > 1000]
+    assert len(shown) == 5
+    key = "return [...document.querySelectorAll('#pairs .role-legend-label text')].map(t => t.textContent)"
+    bounds = [float(text.replace(",", "")) for text in driver.execute_script(key) if text]
+    assert min(shown) < bounds[0], "colours begin with the least count"
+    assert f"from {min(shown):,.0f} to {max(shown):,.0f}" in driver.execute_script(
+        "return document.querySelector('#pairs .role-legend-title').textContent"
+    )
 
 
 PLACES = """

@@ -134,6 +134,18 @@ def pairs(found: History, newest: Cells) -> list[Pair]:
     ]
 
 
+def impossible(found: History) -> list[tuple[int, str]]:
+    """Of tables of two columns, by their place among all, which cells public constraints forbid: a bit for each."""
+    listed = []
+    for place, pair in enumerate(found.workload.marginals):
+        for group in found.config.constraints.groups:
+            if len(pair) == 2 and group.restricts(pair):
+                never = np.ones([found.workload.sizes[c] for c in pair], dtype=np.bool_)
+                never[tuple(group.combinations[:, [group.columns.index(c) for c in pair]].T)] = False
+                listed.append((place, np.packbits(never).tobytes().hex()))
+    return listed
+
+
 def _measurements(found: History, newest: Cells) -> list[Cells]:
     """Releases that measured tables, newest first: the newest one, those at the ends of epochs, the last refresh."""
     by_tick: dict[int, Cells] = {}

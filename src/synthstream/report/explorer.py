@@ -22,7 +22,7 @@ from synthstream.errors import SinkError
 from synthstream.publish.folder import SERIES
 from synthstream.publish.history import History, Tick
 from synthstream.release.series import steps_of_calendar
-from synthstream.report.association import pairs
+from synthstream.report.association import impossible, pairs
 from synthstream.report.distributions import kind_of, labels_of
 from synthstream.report.places import axes_of, facts_of, grid_of_nodes, in_series, masses_of
 from synthstream.report.regions import regions_of
@@ -223,6 +223,7 @@ class Explorer:
                 "tables": [[table.columns or (len(self._columns),), *table[1:]] for table in self.tables],
                 "moments": self._moments,
                 "pairs": self._pairs(),
+                "never": impossible(self._found) if self._config.workload is not None else [],
                 "laplace": self._found.newest.manifest["claim"].get("pure_epsilon") is not None,
                 "map": None if axes is None else list(axes),
                 "singles": series,

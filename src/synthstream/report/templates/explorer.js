@@ -220,11 +220,11 @@ const synthstream = (() => {
       hide(own);
       return own.filter(r => on(r.k));
     });
-    const high = drawn.flat().reduce((most, r) => Math.max(most, r.bar), 1), away = all[0].filter((_, k) => !on(k)).map(r => r.value);
+    const away = all[0].filter((_, k) => !on(k)).map(r => r.value);
     table(section, differences(windows, drawn, r => ({ value: r.value })));
-    const note = `Colours show ${windows[0].counts ? "the synthetic rows" : "what was measured in these dates"}. Grey ${grid ? "cells" : "regions"} are empty, or noise alone could have filled them.${grid?.depth > 3 ? " A coarser grid shows more." : ""}${away.length ? ` Not on the map: ${away.join(", ")}.` : ""}`;
+    const note = `Colours show ${windows[0].counts ? "the synthetic rows" : "what was measured in these dates"}. Grey ${grid ? "cells" : "regions"} are empty, or noise alone could have filled them.${grid ? digitsOf(grid) : ""}${grid?.depth > 3 ? " A coarser grid shows more." : ""}${away.length ? ` Not on the map: ${away.join(", ")}.` : ""}`;
     const tooltip = tips(["value", name, "nominal"], ["rows", "synthetic rows"], ["measured", "measured"], ["stderr", "standard error"]);
-    const scale = shades(drawn.flat(), [1, 2, 3, 4, 5, 6].map(k => high ** (k / 7)), "bar", true);
+    const scale = shades(drawn.flat(), "bar", true);
     if (grid) return beside(section, note, windows, (w, room) =>
       onGrid(room, drawn[windows.indexOf(w)], grid, scale, tooltip), name);
     drawn.flat().forEach(r => { Object.assign(r, { type: "Feature", geometry: { type: "MultiPolygon", coordinates: regions[r.k] } }); });
@@ -232,12 +232,26 @@ const synthstream = (() => {
       data: { values: drawn[windows.indexOf(w)] }, mark: { type: "geoshape", stroke: colour("paper"), strokeWidth: 1 },
       encoding: { color: scale, tooltip } }), name);
   }
-  // By number, so that all colours are as long in the legend.
-  function shades(rows, bounds, field, legend) {
+  // What the digits of a cell's name mean: the first coordinate counts twice.
+  function digitsOf({ sides: [[x], [y]], across, degrees }) {
+    const [one, two] = across === 1 ? [x, y] : [y, x];
+    const names = !degrees ? ["low in both", `high in ${one}`, `high in ${two}`, "high in both"]
+      : across === 1 ? ["south-west", "south-east", "north-west", "north-east"] : ["south-west", "north-west", "south-east", "north-east"];
+    return ` The name of a cell has a digit for each halving: the first says in which quarter of the map it lies (${names.map((name, k) => `${k} ${name}`).join(", ")}), the next in which quarter of that.`;
+  }
+  // Up to seven colours from the least count that has one to the largest, each of which some cell has; by number, so that
+  // all are as long in the legend.
+  function shades(rows, field, logarithmic) {
+    const shown = rows.filter(r => !r.noise && r[field] > 0).map(r => r[field]), low = Math.min(...shown), high = Math.max(...shown);
+    const all = [1, 2, 3, 4, 5, 6].map(k => logarithmic ? low * (high / low) ** (k / 7) : low + (high - low) * (k / 7) ** 1.5);
+    const bounds = all.filter((bound, k) => bound > low && shown.some(v => v >= bound && !(v >= all[k + 1])));
+    const grey = { test: `datum.noise || datum.${field} <= 0`, value: colour("m0") }, ranks = bounds.map((_, k) => k + 1);
+    if (!bounds.length) return { condition: grey, value: colour("m7") };
     rows.forEach(r => { r.shade = bounds.filter(bound => r[field] >= bound).length; });
-    return { condition: { test: `datum.noise || datum.${field} <= 0`, value: colour("m0") }, field: "shade", type: "quantitative", title: "events",
-      scale: { type: "threshold", domain: [1, 2, 3, 4, 5, 6], range: [1, 2, 3, 4, 5, 6, 7].map(k => colour(`m${k}`)) },
-      legend: legend ? { labelFontSize: 11, labelExpr: `datum.value > 0 ? format([${bounds}][datum.value - 1], ",.2r") : ""` } : null };
+    const digits = [2, 3, 4].find(d => new Set(bounds.map(b => b.toPrecision(d))).size === bounds.length) ?? 5;
+    return { condition: grey, field: "shade", type: "quantitative", title: `events, from ${said(low)} to ${said(high)}`,
+      scale: { type: "threshold", domain: ranks, range: [0, ...ranks].map(k => colour(`m${7 - bounds.length + k}`)) },
+      legend: { labelFontSize: 11, labelExpr: `datum.value > 0 ? format([${bounds}][datum.value - 1], ",.${digits}r") : ""` } };
   }
 
   async function pairs() {
@@ -248,18 +262,19 @@ const synthstream = (() => {
     const [up, across] = facts.tables[place][0], ups = facts.columns[up], acrosses = facts.columns[across];
     const windows = await Promise.all(shown.spans.map(s => windowOf(place, s)));
     const flip = facts.map && facts.map[0] === up && facts.map[1] === across;
-    const all = windows.map(w => (w.counts ?? w.measured).map((_, k) => {
+    const bits = facts.never.find(([t]) => t === place)?.[1], never = k => bits && parseInt(bits[k >> 2], 16) >> 3 - k % 4 & 1;
+    const every = windows.map(w => (w.counts ?? w.measured).map((_, k) => {
       const [i, j] = [Math.floor(k / acrosses.labels.length), k % acrosses.labels.length];
       const row = { up: ups.labels[i], across: acrosses.labels[j], i, j, rows: w.counts?.[k] ?? null, measured: w.measured[k] ?? null, stderr: w.stderr };
       return { ...row, value: row.rows ?? row.measured };
     }));
+    const all = every.map(rows => rows.filter((_, k) => !never(k)));  // what public constraints forbid stays blank
     all.forEach(hide);
-    const clear = all.flat().filter(r => !r.noise && r.value > 0), high = clear.reduce((most, r) => Math.max(most, r.value), 1), map = ups.edges.length && acrosses.edges.length;
-    const bounds = [1, 2, 3, 4, 5, 6].map(k => map || ups.grid || acrosses.grid ? high ** (k / 7) : high * (k / 7) ** 1.5);
-    table(section, differences(windows, all, r => ({ [key(ups.name)]: r.up, [key(acrosses.name)]: r.across })));
-    const color = shades(all.flat(), bounds, "value", clear.length);
+    const clear = all.flat().filter(r => !r.noise && r.value > 0), map = ups.edges.length && acrosses.edges.length;
+    table(section, differences(windows, every, r => ({ [key(ups.name)]: r.up, [key(acrosses.name)]: r.across })));
+    const color = shades(all.flat(), "value", map || ups.grid || acrosses.grid);
     const tooltip = tips(["up", ups.name, "nominal"], ["across", acrosses.name, "nominal"], ["rows", "synthetic rows"], ["measured", "measured"], ["stderr", "standard error"]);
-    const note = (windows[0].counts ? "Colours show the synthetic rows" : "Colours show what was measured in these dates") + ". A grey cell is empty, or noise alone could have filled it. Of the cells with a colour, at most one in twenty is expected to be empty in truth." + (clear.length ? "" : " Here no cell stands out by itself; the numbers below have them all.")
+    const note = (windows[0].counts ? "Colours show the synthetic rows" : "Colours show what was measured in these dates") + ". A grey cell is empty, or noise alone could have filled it." + (bits ? " Cells that public constraints forbid are blank." : "") + " Of the cells with a colour, at most one in twenty is expected to be empty in truth." + (clear.length ? "" : " Here no cell stands out by itself; the numbers below have them all.")
       + (facts.tables[place][3] ? " Tables of two columns are measured when the stream has grown, so that dates are widened to such moments: the numbers below say to which." : "")
       + together(place);
     await beside(section, note, windows, (w, room) => {
@@ -302,11 +317,11 @@ const synthstream = (() => {
     const middle = (up.edges[0] + up.edges.at(-1)) / 2;
     const aspect = degrees ? span(across) * Math.cos(middle * Math.PI / 180) / span(up) : 1;
     const width = Math.min(Math.max(room - 80, 200), 460 * Math.max(aspect, .3));
-    const digits = c => Math.max(0, 1 - Math.floor(Math.log10(span(c) / 4)));
+    const digits = c => Math.max(0, -Math.floor(Math.log10(span(c) / 4))), name = c => degrees && !c.name.includes("(") ? `${c.name} (°)` : c.name;
     const axis = c => ({ tickCount: 4, grid: false, format: `.${digits(c)}f` }), scale = c => ({ domain: [c.edges[0], c.edges.at(-1)], nice: false, zero: false });
     return { width, height: Math.round(width / Math.min(Math.max(aspect, .25), 4)), data: { values }, mark: { type: "rect" }, encoding: {
-      x: { field: "x0", type: "quantitative", title: across.name, scale: scale(across), axis: axis(across) }, x2: { field: "x1" },
-      y: { field: "y0", type: "quantitative", title: up.name, scale: scale(up), axis: axis(up) }, y2: { field: "y1" }, color, tooltip } };
+      x: { field: "x0", type: "quantitative", title: name(across), scale: scale(across), axis: axis(across) }, x2: { field: "x1" },
+      y: { field: "y0", type: "quantitative", title: name(up), scale: scale(up), axis: axis(up) }, y2: { field: "y1" }, color, tooltip } };
   }
 
   // Rows for the table below: of two spans also the difference, with an error that knows what noise they share.
