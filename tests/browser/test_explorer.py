@@ -592,6 +592,22 @@ def test_an_address_may_hold_names_and_what_is_not_understood_is_told(driver: An
         assert picked("column").endswith(cells)
 
 
+def test_it_begins_with_what_stands_out_of_the_noise(driver: Any, years: str, evictions: Path) -> None:
+    """All pairs but one of the evictions are noise in so few months, and cells of ZIP codes are."""
+    show(driver, (evictions / "site").as_uri())
+    assert sum(float(row["measured"]) > 2 * float(row["stderr"]) for row in numbers(driver, "pairs")) > 0
+    coloured = (
+        "return [...document.querySelectorAll('#pairs .mark-rect.role-mark path')].map(p => p.getAttribute('fill'))"
+    )
+    assert any("m0" not in fill for fill in driver.execute_script(coloured))
+    show(driver, years)
+    found = numbers(driver, "series")
+    assert sum(float(row["measured"]) > 2 * float(row["stderr"]) for row in found) > len(found) / 2
+    assert driver.execute_script("return document.getElementById('every').value") == "tick"
+    show(driver, (evictions / "site").as_uri(), column=0)
+    assert len({row["value"] for row in numbers(driver, "series")}) == 1, "of what is noise the largest alone"
+
+
 def test_cells_that_public_constraints_forbid_are_blank(driver: Any, years: str) -> None:
     show(driver, years, column="ward", **dict[str, Any]({"with": "road"}))
     found = numbers(driver, "pairs")

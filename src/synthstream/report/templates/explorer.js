@@ -91,8 +91,8 @@ const synthstream = (() => {
   const config = {
     background: "transparent", font: "system-ui, sans-serif", view: { stroke: null },
     axis: { labelColor: colour("muted"), titleColor: colour("muted"), gridColor: colour("grid"), domainColor: colour("muted"),
-      tickColor: colour("muted"), labelFontSize: 12, titleFontSize: 12, titleFontWeight: "normal", labelLimit: 170, labelSeparation: 8 },
-    legend: { labelColor: colour("ink"), titleColor: colour("muted"), labelFontSize: 12, titleFontWeight: "normal", orient: "bottom", gradientLength: 264, labelOverlap: "greedy", labelSeparation: 2 },
+      tickColor: colour("muted"), labelFontSize: 12, titleFontSize: 12, titleFontWeight: "normal", labelSeparation: 8 },
+    legend: { labelColor: colour("ink"), titleColor: colour("muted"), labelFontSize: 12, titleFontWeight: "normal", titleLimit: 500, labelLimit: 300, orient: "bottom", gradientLength: Math.min(264, innerWidth - 160), labelOverlap: "greedy", labelSeparation: 2 },
   };
   async function draw(place, spec, words) {
     const scroll = document.createElement("div"), plot = document.createElement("div");
@@ -140,6 +140,8 @@ const synthstream = (() => {
     const scale = { domain: names, range: [1, 2, 3, 4, 5, 6].map(i => colour(`s${i}`)) };
     const x = { field: "when", type: "temporal", scale: { type: "utc" }, title: null, axis: { format: every(rows), ...ticksOn(rows, place.clientWidth) } };
     const legend = names.length > 1 ? { symbolOpacity: 1, symbolType: "stroke", symbolSize: 600, columns: place.clientWidth < 500 ? 1 : 6 } : null;
+    const few = rows.length <= 2 * names.length, apart = few ? { xOffset: { expr: "datum.apart" } } : {};  // no error bar over another
+    rows.forEach(r => { r.apart = (names.indexOf(r.value) - (names.length - 1) / 2) * 10; });
     const { name } = facts.columns[column], color = { field: "value", scale, title: name, legend };
     const measures = shown.every in facts.steps, partial = rows.some(r => !r.whole);
     const what = measures ? `events, ${shown.every === "start" ? "" : "by "}${stepName(shown.every)}` : "synthetic rows, from the start";
@@ -151,10 +153,10 @@ const synthstream = (() => {
     section.querySelector("[data-note]").textContent = note + (partial ? " Open dots: not over, or begun before the stream." : "")
       + (["month", "quarter", "year"].includes(shown.every) && rows.some(r => r.whole && !r.start.endsWith("-01")) ? ` A ${shown.every} is the whole ${ticksName()} that begin in that of the calendar.` : "");
     const view = await draw(place, { width: "container", height: 260, data: { values: rows }, layer: [
-      ...(rows.some(r => r.low == null) ? [] : [{ mark: rows.length > 2 * names.length ? { type: "area", opacity: .2 } : { type: "rule", strokeWidth: 2 }, encoding: { x, y: { field: "low", type: "quantitative" }, y2: { field: "high" }, color } }]),
-      { params: [{ name: "drag", select: { type: "interval", encodings: ["x"] } }], mark: { type: "line", strokeWidth: 2, point: !partial && rows.length < 150 },
+      ...(rows.some(r => r.low == null) ? [] : [{ mark: few ? { type: "rule", strokeWidth: 2, ...apart } : { type: "area", opacity: .2 }, encoding: { x, y: { field: "low", type: "quantitative" }, y2: { field: "high" }, color } }]),
+      { params: [{ name: "drag", select: { type: "interval", encodings: ["x"] } }], mark: { type: "line", strokeWidth: 2, point: !partial && rows.length < 150 && { ...apart }, ...apart },
         encoding: { x, y: { field: "measured", type: "quantitative", title: what, axis: { tickCount: 5 } }, color, strokeDash: { field: "value", scale: { domain: names }, title: name, legend } } },
-      ...(partial ? [{ mark: { type: "point", size: 40, strokeWidth: 2, opacity: 1 }, encoding: { x, y: { field: "measured", type: "quantitative" }, color,
+      ...(partial ? [{ mark: { type: "point", size: 40, strokeWidth: 2, opacity: 1, ...apart }, encoding: { x, y: { field: "measured", type: "quantitative" }, color,
         fill: { condition: { test: "datum.whole", field: "value", scale, legend: null }, value: colour("paper") } } }] : []),
       { data: { values: dates }, params: [{ name: "near", select: { type: "point", on: "pointerover", fields: ["when"], clear: "pointerout" } }],
         mark: { type: "rule", strokeWidth: Math.max(4, place.clientWidth / dates.length), color: colour("muted") },
@@ -169,7 +171,7 @@ const synthstream = (() => {
       }
     });
   }
-  const every = rows => rows.length && rows.at(-1).when - rows[0].when < 200 * DAY ? "%b %d" : "%b %Y";
+  const every = rows => rows.length && rows.at(-1).when - rows[0].when < 200 * DAY ? "%Y-%m-%d" : "%b %Y";
   // Few dates have a label each, as many as there is room for.
   const ticksOn = (rows, room) => {
     const all = [...new Set(rows.map(r => r.when))], labels = Math.max(2, Math.floor(room / 90));
@@ -178,6 +180,8 @@ const synthstream = (() => {
   };
   const ticksName = n => `${n ?? ""} ${stepName("tick").split(" ")[0]}${n === 1 ? "" : "s"}`.trim();
   const stepName = step => step === "start" ? "all from the start" : step === "tick" ? ({ "1w": "week", "1d": "day", "1mo": "month", "1h": "hour" }[facts.every] ?? `tick of ${facts.every}`) : step;
+
+  const limit = room => Math.min(Math.max(room * .35, 130), 280);  // of names at the side
 
   async function bars() {
     const column = facts.columns[shown.column], t = find([shown.column]), section = byId("bars");
@@ -194,11 +198,11 @@ const synthstream = (() => {
     const domain = [low && low - .03 * (high - low), high + .03 * (high - low)];  // no error bar touches the frame
     table(section, differences(windows, all, r => ({ value: r.value })));
     const note = (windows[0].counts ? `Bars show the synthetic rows${windows[0].own ? "; lines reach two standard errors of the estimates to both sides" : windows[0].known ? "; dots what was measured, with two standard errors" : ""}.` :
-      "Bars show what was measured in these dates, with two standard errors; grey ones are within them.")
+      "Bars show what was measured in these dates, with two standard errors; grey ones are within them, each taken by itself.")
       + (windows[0].known && facts.tables[t][3] ? ` This column is measured once in an epoch: what was measured is of events before ${iso(at[windows[0].terms[0][1] + 1])}.` : "");
-    await beside(section, note, windows, w => {
+    await beside(section, note, windows, (w, room) => {
       const x = (field, more) => ({ field, type: "quantitative", title: "events", scale: { domain, nice: false }, axis: { tickCount: 5 }, ...more });
-      const y = { field: "value", type: "nominal", sort: order, title: null }, rows = all[windows.indexOf(w)];
+      const y = { field: "value", type: "nominal", sort: order, title: null, axis: { labelLimit: limit(room) } }, rows = all[windows.indexOf(w)];
       return { width: "container", height: (rows.length > 45 ? 13 : 19) * rows.length + 30, data: { values: rows }, encoding: { y,
         tooltip: tips(["value", column.name, "nominal"], ["rows", "synthetic rows"], ["measured", "measured"], ["stderr", "standard error"]) }, layer: [
         { mark: { type: "bar", height: { band: .7 } }, encoding: { x: x("bar"), x2: { datum: 0 }, color: { condition: { test: "datum.own || datum.noise", value: colour("bar-muted") }, value: colour("bar") } } },
@@ -222,7 +226,7 @@ const synthstream = (() => {
     });
     const away = all[0].filter((_, k) => !on(k)).map(r => r.value);
     table(section, differences(windows, drawn, r => ({ value: r.value })));
-    const note = `Colours show ${windows[0].counts ? "the synthetic rows" : "what was measured in these dates"}. Grey ${grid ? "cells" : "regions"} are empty, or noise alone could have filled them.${grid ? digitsOf(grid) : ""}${grid?.depth > 3 ? " A coarser grid shows more." : ""}${away.length ? ` Not on the map: ${away.join(", ")}.` : ""}`;
+    const note = `Colours show ${windows[0].counts ? "the synthetic rows" : "what was measured in these dates"}. Grey ${grid ? "cells" : "regions"} are empty, or noise alone could have filled them; of those with a colour, at most one in twenty is expected to be empty in truth.${grid ? digitsOf(grid) : ""}${grid?.depth > 3 ? " A coarser grid shows more." : ""}${away.length ? ` Not on the map: ${away.join(", ")}.` : ""}`;
     const tooltip = tips(["value", name, "nominal"], ["rows", "synthetic rows"], ["measured", "measured"], ["stderr", "standard error"]);
     const scale = shades(drawn.flat(), "bar", true);
     if (grid) return beside(section, note, windows, (w, room) =>
@@ -254,6 +258,15 @@ const synthstream = (() => {
       legend: { labelFontSize: 11, labelExpr: `datum.value > 0 ? format([${bounds}][datum.value - 1], ",.${digits}r") : ""` } };
   }
 
+  // Cells of a table of two columns; those that public constraints forbid say so.
+  function pairRows(w) {
+    const [ups, acrosses] = facts.tables[w.table][0].map(c => facts.columns[c]), bits = facts.never.find(([t]) => t === w.table)?.[1];
+    return (w.counts ?? w.measured).map((_, k) => {
+      const [i, j] = [Math.floor(k / acrosses.labels.length), k % acrosses.labels.length];
+      const row = { up: ups.labels[i], across: acrosses.labels[j], i, j, rows: w.counts?.[k] ?? null, measured: w.measured[k] ?? null, stderr: w.stderr };
+      return { ...row, value: row.rows ?? row.measured, never: !!bits && parseInt(bits[k >> 2], 16) >> 3 - k % 4 & 1 };
+    });
+  }
   async function pairs() {
     const section = byId("pairs"), both = [shown.column, shown.with];
     const place = Math.max(find(both), find(both.reverse()));
@@ -262,29 +275,24 @@ const synthstream = (() => {
     const [up, across] = facts.tables[place][0], ups = facts.columns[up], acrosses = facts.columns[across];
     const windows = await Promise.all(shown.spans.map(s => windowOf(place, s)));
     const flip = facts.map && facts.map[0] === up && facts.map[1] === across;
-    const bits = facts.never.find(([t]) => t === place)?.[1], never = k => bits && parseInt(bits[k >> 2], 16) >> 3 - k % 4 & 1;
-    const every = windows.map(w => (w.counts ?? w.measured).map((_, k) => {
-      const [i, j] = [Math.floor(k / acrosses.labels.length), k % acrosses.labels.length];
-      const row = { up: ups.labels[i], across: acrosses.labels[j], i, j, rows: w.counts?.[k] ?? null, measured: w.measured[k] ?? null, stderr: w.stderr };
-      return { ...row, value: row.rows ?? row.measured };
-    }));
-    const all = every.map(rows => rows.filter((_, k) => !never(k)));  // what public constraints forbid stays blank
+    const every = windows.map(pairRows), all = every.map(rows => rows.filter(r => !r.never));  // what public constraints forbid stays blank
     all.forEach(hide);
     const clear = all.flat().filter(r => !r.noise && r.value > 0), map = ups.edges.length && acrosses.edges.length;
     table(section, differences(windows, every, r => ({ [key(ups.name)]: r.up, [key(acrosses.name)]: r.across })));
     const color = shades(all.flat(), "value", map || ups.grid || acrosses.grid);
     const tooltip = tips(["up", ups.name, "nominal"], ["across", acrosses.name, "nominal"], ["rows", "synthetic rows"], ["measured", "measured"], ["stderr", "standard error"]);
-    const note = (windows[0].counts ? "Colours show the synthetic rows" : "Colours show what was measured in these dates") + ". A grey cell is empty, or noise alone could have filled it." + (bits ? " Cells that public constraints forbid are blank." : "") + " Of the cells with a colour, at most one in twenty is expected to be empty in truth." + (clear.length ? "" : " Here no cell stands out by itself; the numbers below have them all.")
+    const note = (windows[0].counts ? "Colours show the synthetic rows" : "Colours show what was measured in these dates") + ". A grey cell is empty, or noise alone could have filled it." + (all[0].length < every[0].length ? " Cells that public constraints forbid are blank." : "") + " So many cells are tested at once that the bar is higher than two standard errors: of those with a colour, at most one in twenty is expected to be empty in truth." + (clear.length ? "" : " Here no cell stands out by itself; the numbers below have them all.")
       + (facts.tables[place][3] ? " Tables of two columns are measured when the stream has grown, so that dates are widened to such moments: the numbers below say to which." : "")
       + together(place);
     await beside(section, note, windows, (w, room) => {
       const rows = all[windows.indexOf(w)];
       if (ups.grid || acrosses.grid) return byValue(room, rows, all[0], ups, acrosses, color, tooltip);
       if (map) return mapOf(room, rows, flip ? acrosses : ups, flip ? ups : acrosses, flip, color, tooltip);
-      const step = Math.min(Math.max(Math.floor((room - 220) / acrosses.labels.length), acrosses.labels.length > 14 ? 15 : 24), 80);
-      const axis = { labelAngle: Math.max(...acrosses.labels.map(l => l.length)) * 7 < step ? 0 : -60, labelLimit: 130 };
+      const long = column => Math.max(...column.labels.map(l => l.length)) * 7, left = Math.min(long(ups), limit(room)) + 50;
+      const step = Math.min(Math.max(Math.floor((room - left) / acrosses.labels.length), 15), 80);
+      const axis = { labelAngle: long(acrosses) < step ? 0 : -60, labelLimit: 220 };
       return { width: { step }, height: { step: ups.labels.length > 14 ? 15 : 28 }, data: { values: rows }, mark: { type: "rect", stroke: colour("paper"), strokeWidth: .5 }, encoding: {
-        x: { field: "across", type: "nominal", sort: acrosses.labels, title: acrosses.name, axis }, y: { field: "up", type: "nominal", sort: ups.labels, title: ups.name }, color, tooltip } };
+        x: { field: "across", type: "nominal", sort: acrosses.labels, title: acrosses.name, axis }, y: { field: "up", type: "nominal", sort: ups.labels, title: ups.name, axis: { labelLimit: limit(room) } }, color, tooltip } };
     }, `${ups.name} and ${acrosses.name}`);
   }
   // Whether the newest release tells two columns from independent ones, as in the report.
@@ -380,16 +388,38 @@ const synthstream = (() => {
   // -- what is picked -----------------------------------------------------------------------------------------------
   const fields = ["column", "with", "from", "to", "every", "beside", "from2", "to2"];
   function option(select, pairs) { select.replaceChildren(...pairs.map(([value, text]) => new Option(text, value))); }
-  function valuesOf(column, chosen) {
-    const labels = inSeries([column]) ? facts.columns[column].labels : [], place = singleOf(column);
+  const labelsOf = column => inSeries([column]) ? facts.columns[column].labels : [];
+  function largest(column, most) {
+    const labels = labelsOf(column), place = singleOf(column);
     const newest = facts.singles.findLast(s => s[place] != null) ?? facts.singles.at(-1);
     const named = labels.map((_, i) => i).filter(i => !["other", "missing"].includes(labels[i]));
-    const largest = named.sort((a, b) => newest[place + b] - newest[place + a]);
-    const first = labels.includes("true") ? [labels.indexOf("true")] : largest.slice(0, 3);
-    const checked = chosen?.length ? chosen : first;
-    byId("values").replaceChildren(...labels.map((label, i) => {
+    return labels.includes("true") ? [labels.indexOf("true")] : named.sort((a, b) => newest[place + b] - newest[place + a]).slice(0, most);
+  }
+  // To begin with: the shortest length of time by which most of a few numbers stand out of their noise, if there is one.
+  function clearStep(column, values, span) {
+    return Object.keys(facts.steps).find(every => {
+      shown = { column, values, span, every };
+      const rows = every === "start" ? [] : seriesRows(), many = rows.length / values.length;
+      return many >= 4 && many <= 130 && 2 * rows.filter(r => r.low > 0).length > rows.length;
+    });
+  }
+  // To begin with: the first table of two columns that go together beyond noise and chance, and whose cells that stand out
+  // hold half of the events; if there is none, the one in which they hold most.
+  async function clearPair(column) {
+    let best = -1, found;
+    for (const [place, , within] of facts.pairs) {
+      if (column != null && !facts.tables[place][0].includes(column)) continue;
+      const rows = pairRows(await windowOf(place, [0, at.length - 2])).filter(r => !r.never), sum = of => of.reduce((all, r) => all + Math.max(r.value, 0), 0);
+      hide(rows);
+      const score = Math.min(2 * sum(rows.filter(r => !r.noise)) / (sum(rows) || 1), 1) / (within ? 2 : 1);
+      if (score > best) [best, found] = [score, facts.tables[place][0]];
+    }
+    return found;
+  }
+  function valuesOf(column, chosen = largest(column, 3)) {
+    byId("values").replaceChildren(...labelsOf(column).map((label, i) => {
       const made = document.createElement("label"), box = document.createElement("input");
-      box.type = "checkbox"; box.value = i; box.checked = checked.includes(i);
+      box.type = "checkbox"; box.value = i; box.checked = chosen.includes(i);
       made.append(box, label);
       return made;
     }));
@@ -422,7 +452,7 @@ const synthstream = (() => {
       if (mine === turn) document.body.dataset.ready = String(mine);
     } catch (error) { byId("said").textContent = error.message; }
   }
-  function begin(found) {
+  async function begin(found) {
     facts = found; at = facts.at.map(a => Date.parse(a)); offsets = [0];
     for (const c of facts.columns) if (c.grid) c.labels = [...Array.from({ length: c.values }, (_, k) => k.toString(4).padStart(c.grid.depth, "0")), ...c.labels];
     for (const [, size] of facts.tables) offsets.push(offsets.at(-1) + size);
@@ -442,8 +472,10 @@ const synthstream = (() => {
     const columnIn = select => text => choice(select)(text) ??  // of a place the finest grid that has a series
       choice(select)(String(called(text).findLast(i => facts.columns[i].series !== false) ?? called(text)[0]));
     const date = text => /^\d{4}-\d\d-\d\d$/.test(text) && Date.parse(text) ? text : null;
-    const start = { column: facts.map ? facts.map[0] : known[0][0], from: iso(at[0]), to: iso(last), every: "start" };
-    byId("column").value = read("column", columnIn(byId("column"))) ?? start.column;
+    const given = read("column", columnIn(byId("column")));
+    const pair = given == null && facts.map || await clearPair(given == null ? null : +given).catch(() => null);  // told below
+    const start = { column: pair?.[0] ?? known[0][0], from: iso(at[0]), to: iso(last) };
+    byId("column").value = given ?? start.column;
     const column = () => +byId("column").value, partners = () => {
       const kept = byId("with").value;
       const pairs = known.map(([i, name]) => [i, name, Math.max(find([i, column()]), find([column(), i]))]).filter(([i, , t]) => i !== column() && t >= 0);
@@ -461,19 +493,22 @@ const synthstream = (() => {
       byId("every").value = kept; if (byId("every").selectedIndex < 0) byId("every").selectedIndex = 0;
     };
     partners(); lengths();
-    byId("with").value = read("with", columnIn(byId("with"))) ?? (facts.map ? facts.map[1] : byId("with").options[1]?.value ?? "");
+    byId("with").value = read("with", columnIn(byId("with"))) ?? pair?.find(c => c !== column()) ?? "";
     if (byId("with").selectedIndex < 0) byId("with").selectedIndex = Math.min(1, byId("with").options.length - 1);
     for (const name of ["from", "to"]) byId(name).value = read(name, date) ?? start[name];
-    byId("every").value = read("every", choice(byId("every"))) ?? start.every;
-    if (byId("every").selectedIndex < 0) byId("every").selectedIndex = 0;
     for (const name of ["from", "to", "from2", "to2"]) { byId(name).min = iso(at[0]); byId(name).max = iso(last); }
     byId("beside").checked = asked.get("beside") === "1";
     yearBefore();
     for (const name of ["from2", "to2"]) byId(name).value = read(name, date) ?? byId(name).value;
-    valuesOf(column(), read("values", text => {
+    const every = read("every", choice(byId("every"))), picked = read("values", text => {
       const { labels } = facts.columns[column()], known = found => found.every(v => labels[v] != null) ? found : null;
       return known(text.split(".").map(v => v ? +v : NaN)) ?? known([labels.indexOf(text)]);
-    }));
+    });
+    const span = ticksOf(Date.parse(byId("from").value), Date.parse(byId("to").value)), step = values => clearStep(column(), values, span);
+    const some = picked ?? (every ? largest(column(), 3) : [3, 1].map(most => largest(column(), most)).find(step) ?? largest(column(), 1));
+    valuesOf(column(), some);
+    byId("every").value = every ?? step(some) ?? "start";
+    if (byId("every").selectedIndex < 0) byId("every").selectedIndex = 0;
     byId("unread").textContent = unread.length ? `Not understood in the address, and left out: ${unread.join(", ")}.` : "";
     byId("unread").hidden = !unread.length;
     byId("column").addEventListener("change", () => { partners(); lengths(); valuesOf(column()); });
