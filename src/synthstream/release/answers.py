@@ -120,6 +120,11 @@ class Sums(NamedTuple):
     since: int
     measured_at: int
 
+    @property
+    def ticks(self) -> tuple[int, int]:
+        """First and last tick that the table counts."""
+        return self.since, self.measured_at
+
 
 def sums(schema: Schema, measured: Measured, columns: Sequence[int], where: str | None) -> Sums | None:
     """What the best measured table says of some columns under a condition; ``None`` if none can tell.

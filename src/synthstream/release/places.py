@@ -119,7 +119,7 @@ class Located:
         for view, rows, inside in grids:
             found = sums(self.schema, measured, (self.schema.names.index(view.name),), where)
             # Tables that count an epoch alone, and such as count other ticks than the coarsest grid, are of no use.
-            if found is None or (running and found.since) or (tables and found[2:] != tables[0].known[2:]):
+            if found is None or (running and found.since) or (tables and found.ticks != tables[0].known.ticks):
                 continue
             tables.append(Grid(view, found, rows, inside))
         return tables
