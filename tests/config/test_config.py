@@ -17,6 +17,7 @@ from synthstream.errors import ConfigError, OldName, SourceError
 from synthstream.ingest.draft import draft
 from synthstream.kinds import NEWEST
 from tests.support.configs import GOOD
+from tests.support.streams import text_of
 
 
 def problem(old: str, new: str) -> str:
@@ -317,6 +318,22 @@ def test_a_chain_begins_with_the_old_names() -> None:
         'synthesizer.measure: was "auto", is "always"',
         'synthesizer.shares: was "auto", is "equal"',
     ]
+
+
+@pytest.mark.parametrize(
+    ("kind", "began"),
+    [
+        *[("refresh", "781f38f2cec0"), ("epochs", "241c0fd07b41"), ("selective", "f7fb0e7c90e8")],
+        *[("hypercube", "5c10beea706b"), ("points-signed", "8c7ea2ecb084"), ("persons", "9580734bb701")],
+        ("places", "8879971896ba"),
+    ],
+)
+def test_the_chain_of_a_running_stream_begins_as_it_did(tmp_path: Path, kind: str, began: str) -> None:
+    config = StreamConfig.from_toml(text_of(kind), base=tmp_path).begun_as({"edition": 10})
+    assert config.genesis.startswith(began), (
+        "The settings say something else, so every running stream of this kind is refused. What a new key brings "
+        "stands in StreamConfig.public_json and SynthesizerConfig.public only where the key is said."
+    )
 
 
 def test_a_draft_reads_types_only_and_does_not_load_until_filled_in(tmp_path: Path) -> None:

@@ -186,6 +186,8 @@ class StreamConfig:
     def public_json(self) -> str:
         """Canonical JSON of all that defines the releases: privacy, clock without ``until``, columns, synthesizer."""
         budget, clock = self.privacy.budget, self.clock
+        # A running stream is refused if this says anything that it did not say when the stream began. So what a new key
+        # brings stands here only where the key is said: see `op`, and SynthesizerConfig.public.
         public = {
             "name": self.name,
             "privacy.epsilon": budget.epsilon,
@@ -318,13 +320,7 @@ class StreamConfig:
         own = tomllib.loads(self.settings)
         own.pop("after", None)  # its lives have editions of their own
         then = self.from_toml(toml_of(own), base=self.base, edition=edition)  # the rule of places decides by edition
-        return replace(
-            self,
-            edition=edition,
-            schema=then.schema,
-            workload=then.workload,
-            constraints=then.constraints,
-        )
+        return replace(self, edition=edition, schema=then.schema, workload=then.workload, constraints=then.constraints)
 
     def refuse_succeeded(self, facts: Mapping[str, Any]) -> None:
         """Raise ``ConfigError`` if public settings, or a manifest, tell of a successor of this configuration."""

@@ -122,6 +122,7 @@ class SynthesizerConfig(Section):
 
     def public(self) -> dict[str, Any]:
         """All settings but tables and region, under the names that the chains of streams begin with."""
+        # Chains began with what stands here: of a key that came later, nothing where it is not said.
         unsaid = {"population"} if self.population is None else set[str]()
         settings = self.model_dump(exclude={"order", "near", "marginals", "region", *unsaid})
         return {STORED.get(key, key): value for key, value in settings.items()}

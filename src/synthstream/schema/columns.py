@@ -135,6 +135,8 @@ class Column(ABC):
 
     def to_dict(self) -> dict[str, Any]:
         """All settings, for JSON."""
+        # What is None is left out, and nothing else: a running stream is refused if its columns say a word more than
+        # when it began. So a new key has the default None, never False (tests/schema/test_kept_settings.py).
         settings = {CALLED.get(f.name, f.name): getattr(self, f.name) for f in fields(self) if f.name != "words"}
         return {"type": self.type} | {key: _plain(value) for key, value in settings.items() if value is not None}
 
