@@ -26,9 +26,10 @@ from synthstream.publish.building import Builder
 from synthstream.publish.history import history_of
 from synthstream.release.points import PointRelease
 from synthstream.report.explorer import Explorer, library_name
-from synthstream.report.site import publish_site
+from synthstream.report.site import check_place, publish_site
 from synthstream.schema.binned import Number
 from tests.support import streams
+from tests.support.configs import source
 from tests.support.environments import Interrupting, Recording, failing
 
 pytest.importorskip("vl_convert", reason="the extra `site` is not installed")
@@ -458,6 +459,27 @@ def test_a_site_is_kept_apart_from_what_is_private(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="secret"):
         publish_site(config, tmp_path / "link" / "site", progress=quiet)
     assert not list((tmp_path / "a/state").glob("site*"))
+
+
+@pytest.mark.parametrize(
+    ("log", "private"),
+    [
+        ('kind = "delta"\npath = "own/lake"', "lake"),
+        ('kind = "kafka"\ntopic = "t"\nconfig_file = "own/kafka.properties"', "kafka.properties"),
+        ('kind = "kafka"\ntopic = "t"', None),
+        ('kind = "postgres"\ntable = "t"\nsequence = "i"', None),
+    ],
+)
+def test_a_site_does_not_hold_what_a_log_is_read_from(tmp_path: Path, log: str, private: str | None) -> None:
+    files = source("rows-*.parquet")
+    text = streams.text_of("always")
+    assert files in text
+    config = StreamConfig.from_toml(text.replace(files, f"[source]\n{log}\n"), base=tmp_path)
+    if private is None:
+        check_place(config, tmp_path / "own")
+        return
+    with pytest.raises(ConfigError, match=f"{private}, which is private"):
+        check_place(config, tmp_path / "own")
 
 
 def test_nothing_that_is_not_its_own_is_written_over(tmp_path: Path) -> None:

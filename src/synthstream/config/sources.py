@@ -201,6 +201,7 @@ class PostgresConfig(Section):
 
     of_changes: ClassVar[bool] = False
     format: ClassVar[str] = "rows"
+    private: ClassVar[tuple[Path, ...]] = ()
 
 
 class KafkaConfig(Section):
@@ -224,6 +225,11 @@ class KafkaConfig(Section):
         return f"kafka {self.topic}"
 
     @property
+    def private(self) -> tuple[Path, ...]:
+        """Files and folders that nothing public may hold."""
+        return () if self.config_file is None else (self.config_file,)
+
+    @property
     def of_changes(self) -> bool:
         """Whether messages are changes, which add rows and take them away."""
         return self.format == "debezium"
@@ -245,6 +251,11 @@ class DeltaConfig(Section):
     def name(self) -> str:
         """What it is called in messages."""
         return f"delta {self.path.name}"
+
+    @property
+    def private(self) -> tuple[Path, ...]:
+        """Files and folders that nothing public may hold."""
+        return (self.path,)
 
     @property
     def of_changes(self) -> bool:

@@ -74,9 +74,11 @@ def check_place(config: StreamConfig, folder: Path) -> None:
     """Raise ``ConfigError`` unless a site may lie there: apart from state, sources, key and releases."""
     sink, site = config.sink, folder.resolve()
     apart(config.base, config.state.resolve(), site)
-    log, source, encryption = config.log, config.source, config.encryption
-    secret = [source and source.path, getattr(log, "config_file", None), getattr(log, "path", None)]
-    for path in filter(None, [*secret, encryption and encryption.key_file]):
+    source, encryption = config.source, config.encryption
+    private = [*(config.log.private if config.log else ())]
+    private += [source.path] if source else []
+    private += [encryption.key_file] if encryption and encryption.key_file else []
+    for path in private:
         if path.resolve().is_relative_to(site):
             raise ConfigError(f"{folder}: holds {path}, which is private. Name a folder of the site's own.")
     if sink is not None:
