@@ -1,4 +1,4 @@
-"""What rows of edition 2 should aim at: as :mod:`synthstream.fit.targets`, with four differences.
+"""What rows should aim at, from edition 2 on: as :mod:`synthstream.fit.targets`, with four differences.
 
 Codes that probably never occur are not raised above 0. What all pairs have in common is looked for in what the
 shrinkage of each leaves. Associations may make a cell fall below 0: rows are the nearest thing that can be, and to push

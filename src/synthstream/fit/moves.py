@@ -1,4 +1,4 @@
-"""The row search of edition 2: exact column moves (coordinate descent over rows, one column at a time).
+"""The row search from edition 2 on: exact column moves (coordinate descent over rows, one column at a time).
 
 For a row and a column every value is scored in one pass. The gain of a value is how far the weighted squared distance
 to the targets falls; noise in the tables makes gains of its own, whose standard deviation is known. So a row moves only

@@ -34,7 +34,8 @@ def pooled(
 ) -> Measured:
     """Estimated running counts of every table that was ever measured, with their variances.
 
-    Edition 2: see :mod:`synthstream.fit.drift` for tables of single columns, :mod:`synthstream.fit.carried` for others.
+    From edition 2 on: see :mod:`synthstream.fit.drift` for tables of single columns, :mod:`synthstream.fit.carried` for
+    others.
 
     Edition 1: a cell's share of the events is pooled over epochs, weighted by inverse variance, and spread over all
     events. Where epochs differ by more than noise explains, what they counted is kept as far as it stands out
@@ -46,13 +47,14 @@ def pooled(
         signed: whether rows may take events away. An epoch's net number of events then says little about how many rows
             moved its counts: what stands out of its noise is judged by that epoch alone.
         edition: of the estimate.
-        covariance: of the noise of the running totals at these ticks; left out: their variances alone. Edition 2.
+        covariance: of the noise of the running totals at these ticks; left out: their variances alone. Edition 1 has no
+            use for it.
     """
     return _first(history, signed) if edition == 1 else _drifting(history, covariance, steady=edition > 13)
 
 
 def _drifting(history: Sequence[Measured], covariance: FloatArray | None, *, steady: bool) -> Measured:
-    """Edition 2."""
+    """From edition 2 on."""
     now = history[-1]
     parts = parts_of(history, now.workload.sizes, covariance, steady=steady)
     found = smooth(parts)

@@ -41,9 +41,9 @@ class Targets(NamedTuple):
         rows: number of rows.
         margins: for each column the expected number of rows per code, non-negative, summing to ``rows``.
         cells: expected counts over all cells of the workload, shape ``(cells,)``.
-        errors: variance of the noise left in a cell of each marginal, shape ``(marginals,)``; edition 2 alone.
-        joints: expected counts of the allowed combinations of each group of columns; edition 2 alone.
-        events: number of rows, before it is rounded; edition 2 alone.
+        errors: variance of the noise left in a cell of each marginal, shape ``(marginals,)``; from edition 2 on.
+        joints: expected counts of the allowed combinations of each group of columns; from edition 2 on.
+        events: number of rows, before it is rounded; from edition 2 on.
         alone: of each column, how little is known of what goes with it, from 0 to 1, shape ``(columns,)``.
     """
 
