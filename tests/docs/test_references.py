@@ -49,3 +49,13 @@ def test_both_papers_are_to_be_cited() -> None:
     for title in re.findall(r"title = \{(.*)\},\n(?:  year.*\n)?  note = \{Paper", bib):
         assert title in text
     assert text.count("  - type: article") == 2
+
+
+def test_every_decision_has_a_line_in_their_list_under_its_own_title() -> None:
+    folder = ROOT / "docs/decisions"
+    listed = re.findall(r"^\| (\d+) \| \[(.*)\]\((\S+\.md)\) \| \S", (folder / "README.md").read_text(), re.MULTILINE)
+    assert [name for _, _, name in listed] == sorted(path.name for path in folder.glob("0*.md"))
+    for number, title, name in listed:
+        head = (folder / name).read_text().partition("\n")[0]
+        assert int(number) == int(name[:4])
+        assert re.fullmatch(rf"# 0*{number}[.:]? {re.escape(title)}", head), name
