@@ -14,7 +14,7 @@ import polars as pl
 
 from synthstream.errors import ConfigError
 from synthstream.measured import Measured
-from synthstream.schema.clock import EVERY, Clock
+from synthstream.schema.clock import EVERY, Clock, no_length
 from synthstream.schema.schema import Schema
 from synthstream.workload import FloatArray, Workload
 
@@ -175,7 +175,7 @@ def steps(clock: Clock, every: str | None, *, newest: int) -> list[Step]:
     if every is None:
         return [Step(tick, tick) for tick in range(newest + 1)]
     if not isinstance(every, str) or not (found := EVERY.fullmatch(every)):
-        raise ConfigError(f'series: every = {every!r}: use a number and m, h, d, w, mo, q or y, as in "4w"')
+        raise ConfigError(f"series: every = {every!r}: {no_length(str(every), '4w')}")
     start = clock.boundary(0).replace(tzinfo=None)
     if found[2] in _CALENDAR:
         start = datetime(start.year, 1, 1)

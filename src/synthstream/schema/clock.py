@@ -21,6 +21,9 @@ _MONTHS = {"mo": 1, "q": 3, "y": 12}
 EVERY = re.compile(r"([1-9][0-9]*)(mo|m|h|d|w|q|y)")
 _WAIT = re.compile(r"([1-9][0-9]{0,5})(m|h|d|w)")
 _LONGEST_WAIT = timedelta(days=3660)
+# What people call them otherwise. A small m is minutes, as everywhere here.
+_CALLED = {"minute": "m", "min": "m", "hour": "h", "day": "d", "week": "w", "month": "mo", "quarter": "q", "year": "y"}
+_CALLED |= {"m": "m", "M": "mo", "mo": "mo", **{letter: letter.lower() for letter in "hdwqyHDWQY"}}
 
 # Ticks of rows dated further ahead than this are not told apart; they wait together.
 FURTHEST = 2**40
@@ -50,6 +53,20 @@ def no_zone(name: str) -> str:
     return "not a known zone" + (f". Did you mean {usable[0]!r}?" if usable else '; use a name such as "UTC"')
 
 
+def no_length(said: str, example: str) -> str:
+    """What to say of a length of time that cannot be read: how one is written, and which one may be meant.
+
+    Example:
+        >>> no_length("1 month", "1w")
+        'use a number and m (minutes), h, d, w, mo (months), q or y, as in "1w". Did you mean "1mo"?'
+    """
+    found = re.fullmatch(r"([1-9][0-9]*) ?([A-Za-z]+)", said.strip())
+    word = found[2] if found else ""
+    unit = _CALLED.get(word) or _CALLED.get(word.lower().removesuffix("s") if len(word) > 2 else "")
+    meant = f'. Did you mean "{found[1]}{unit}"?' if found and unit else ""
+    return f'use a number and m (minutes), h, d, w, mo (months), q or y, as in "{example}"{meant}'
+
+
 def written(moment: datetime) -> str:
     """A moment on its own wall as people write it: without its zone, and a midnight as a date.
 
@@ -70,7 +87,7 @@ class Clock:
 
     Args:
         start: beginning of tick 0; a time without a zone is on the wall clock of ``timezone``.
-        every: length of a tick: a number and one of m, h, d, w, mo, q, y.
+        every: length of a tick: a number and one of m (minutes), h, d, w, mo (months), q, y.
         column: where a row's time stands; left out: rows count in the tick that is open when they come.
         until: the public moment up to which ticks are closed; left out: the machine's clock.
         horizon: number of ticks covered; ``None`` for no end.
@@ -98,7 +115,7 @@ class Clock:
 
     def __post_init__(self) -> None:
         if not EVERY.fullmatch(self.every):
-            raise ConfigError(f'clock.every = {self.every!r}: use a number and m, h, d, w, mo, q or y, as in "1w"')
+            raise ConfigError(f"clock.every = {self.every!r}: {no_length(self.every, '1w')}")
         if not known_zone(self.timezone):
             raise ConfigError(f"clock.timezone = {self.timezone!r}: {no_zone(self.timezone)}")
         if self._months and self._origin.day > 28:
@@ -183,7 +200,7 @@ class Clock:
         """
         found = EVERY.fullmatch(per)
         if not found:
-            raise ConfigError(f'{what} = {per!r}: use a number and m, h, d, w, mo, q or y, as in "30d"')
+            raise ConfigError(f"{what} = {per!r}: {no_length(per, '30d')}")
         number, unit = int(found[1]), found[2]
         months, seconds = number * _MONTHS.get(unit, 0), number * _SECONDS.get(unit, 0)
         ticks, rest = divmod(months, self._months) if self._months else divmod(seconds, self._seconds)
