@@ -21,7 +21,7 @@ from synthstream import Releases, Stream, StreamConfig
 from synthstream.cli.app import app
 from synthstream.errors import ConfigError, NotReleased, SchemaError
 from synthstream.kernel.gate import Gate
-from synthstream.release.answers import Sums
+from synthstream.release.answers import MeasuredSums
 from synthstream.release.areas import Box
 from synthstream.release.places import Grid, drift_of
 from synthstream.release.release import TableRelease
@@ -316,7 +316,7 @@ def test_how_far_events_have_moved_from_the_rows(held: tuple[float, ...], off: f
             view = View(name=f"at_{depth}", place="at", coordinates=("x",), bounds=((0, 8),), depth=depth)
             counts = np.array([*events, 0.0, 0.0])
             counts += noise * rng.normal(size=counts.size)
-            known = Sums(counts, np.full(counts.size, noise**2), 0, 0)
+            known = MeasuredSums(counts, np.full(counts.size, noise**2), 0, 0)
             steps[-1].append(Grid(view, known, np.full(counts.size, rows), np.zeros(counts.size)))
     assert drift_of(steps) == pytest.approx(off, abs=0.1 if noise else 1e-6)
 

@@ -107,7 +107,7 @@ def satisfied(rows: pl.DataFrame, where: str, schema: Schema | None = None) -> N
     return found
 
 
-class Sums(NamedTuple):
+class MeasuredSums(NamedTuple):
     """Sums of cells of one measured table, for each cell of the table that was asked for.
 
     Args:
@@ -126,7 +126,7 @@ class Sums(NamedTuple):
         return self.since, self.measured_at
 
 
-def sums(schema: Schema, measured: Measured, columns: Sequence[int], where: str | None) -> Sums | None:
+def sums(schema: Schema, measured: Measured, columns: Sequence[int], where: str | None) -> MeasuredSums | None:
     """What the best measured table says of some columns under a condition; ``None`` if none can tell.
 
     A table can tell if it holds all columns, also those of the condition, and no cell of it lies in the condition in
@@ -146,7 +146,7 @@ def sums(schema: Schema, measured: Measured, columns: Sequence[int], where: str 
         if {*columns, *asked} <= set(marginal)
         and np.isfinite(measured.marginal(marginal)[0].sum() + measured.variance[q])
     ]
-    at, place, best = measured.until, measured.workload.place, cast(Sums | None, None)
+    at, place, best = measured.until, measured.workload.place, cast(MeasuredSums | None, None)
     first = int(measured.since[place[()]]) if () in place else 0
     for q, marginal in sorted(
         holding, key=lambda found: (abs(int(at[found[0]]) - measured.tick), abs(int(measured.since[found[0]]) - first))
@@ -170,7 +170,7 @@ def sums(schema: Schema, measured: Measured, columns: Sequence[int], where: str 
         if measured.by_cell is not None:
             each = measured.by_cell[measured.workload.slice_of(marginal)].reshape(inside.shape)
             variance = np.where(inside, each, 0.0).sum(axis=rest).transpose(turned).reshape(-1)
-        found = Sums(total, variance, int(measured.since[q]), int(at[q]))
+        found = MeasuredSums(total, variance, int(measured.since[q]), int(at[q]))
         if best is None or found.variance.max() < best.variance.max():
             best = found
     return best

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from synthstream.errors import SchemaError
 from synthstream.measured import Measured
-from synthstream.release.answers import Sums, satisfied, sums
+from synthstream.release.answers import MeasuredSums, satisfied, sums
 from synthstream.release.areas import Bounds, Box, Inside, area_of, polygon_of, refuse_no_ends
 from synthstream.schema.conditions import like
 from synthstream.schema.places import View
@@ -174,7 +174,7 @@ class Grid(NamedTuple):
     """What was measured of a grid's cells, and the rest as in :data:`Held`."""
 
     view: View
-    known: Sums
+    known: MeasuredSums
     rows: FloatArray
     inside: FloatArray
 
@@ -228,7 +228,7 @@ def _answer(grids: Sequence[Grid], shares: FloatArray, off: float = _OFF) -> dic
     """
     value, variance, least = 0.0, 0.0, np.inf
     parent: tuple[View, NDArray[np.bool_]] | None = None
-    best: tuple[float, float, Sums] | None = None
+    best: tuple[float, float, MeasuredSums] | None = None
     for grid in grids:
         view, known = grid.view, grid.known
         cells = np.arange(len(view.values), dtype=np.int32)
