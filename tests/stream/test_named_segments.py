@@ -68,7 +68,7 @@ def test_the_claim_names_the_theorem_from_the_segment_on(tmp_path: Path, kind: s
         CliRunner().invoke(app, ["report", str(tmp_path / "stream.toml"), "-o", str(tmp_path / "r.html")]).exit_code
         == 0
     )
-    assert "Theorem <code>segments</code>" in (tmp_path / "r.html").read_text()
+    assert "<dt><code>segments</code>" in (tmp_path / "r.html").read_text()
     assert len(ledger(history_of(config, progress=lambda steps, _: steps))) == 1, "charged once"
     releases = synthstream.releases(tmp_path / "stream.toml")
     assert [release.facts["claim"] for release in releases] == claims(tmp_path)
