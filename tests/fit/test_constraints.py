@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from synthstream.config.config import StreamConfig
@@ -111,6 +111,25 @@ def test_between_refreshes_rows_follow_what_single_columns_say(edition: Edition)
         assert violating(rows, (THREE,)) == 0
     off = [float(np.abs(rows.counts(workload) - workload.count(true))[workload.slice_of((c,))].max()) for c in range(3)]
     assert max(off) < 120 if edition > 14 else off[0] > 900
+
+
+@settings(max_examples=25, deadline=None)
+@given(constraints(), st.integers(0, 2**32), st.sampled_from([0.1, 5.0, 50.0]), st.booleans())
+@example([Group.of((0, 1, 2), np.array([[0, 0, 0], [3, 2, 1]]))], 0, 50.0, False)
+def test_between_refreshes_of_few_events_all_numbers_are_finite(
+    listed: list[Group], seed: int, sigma: float, signed: bool
+) -> None:
+    """Noise may say that all rows have a code of which there were none, or that no combination has."""
+    groups, rng, workload = joined(listed), np.random.default_rng(seed), Workload.all_up_to(2, sizes=SIZES)
+    true = rng.integers(0, SIZES, (int(rng.choice([0, 1, 3, 30])), 5)).astype(np.int32)
+    first, now = (noisy(workload, true, sigma=sigma, seed=seed + k) for k in range(2))
+    then = Earlier(first, shared=np.zeros(len(workload.marginals)), signed=signed)
+    rows = fit(first, seed=0, fresh=True, groups=groups)
+    with np.errstate(all="raise", under="ignore"):
+        found = aims(now, start=rows.codes.astype(np.int32), then=then, groups=groups)
+    assert all(np.isfinite(margin).all() for margin in found.margins)
+    assert all(joint.counts.sum() == pytest.approx(found.rows, abs=0.01) for joint in found.joints)
+    assert violating(fit(now, start=rows, seed=1, fresh=False, then=then, groups=groups), tuple(groups)) == 0
 
 
 def test_of_very_many_combinations_some_are_offered() -> None:

@@ -140,7 +140,7 @@ def aims(
             _blend(old, new, noise, past.pull, new.size - 1)
             for old, new, noise in zip(past.margins, fresh, known.variances, strict=True)
         ]
-        shares = [margin * (rows / margin.sum()) for margin in blended]
+        shares = [margin * (rows / max(float(margin.sum()), SMALLEST)) for margin in blended]
         single = {m[0] for m in workload.marginals if len(m) == 1 and followed and then is not None}
         joints = [_with_margins(_nearer(j, start, rows, past.pull), shares, single) for j in known.joints]
         known = known._replace(joints=joints)
@@ -182,8 +182,8 @@ def _nearer(joint: Joint, start: CodeArray, rows: int, pull: float) -> Joint:
     return joint._replace(counts=simplex(counts, float(rows)))
 
 
-def _followed(joint: Joint, said: Mapping[int, tuple[FloatArray, float]], most: float) -> Joint:
-    """Joint counts moved by what tables of one column say, as far as noise does not explain it.
+def _followed(joint: Joint, said: Mapping[int, tuple[FloatArray, float]], most: float, rows: int) -> Joint:
+    """Joint counts of so many rows, moved by what tables of one column say, as far as noise does not explain it.
 
     Columns of few codes come first: a fine grid need only say what coarser ones have not. Each sweep moves what the one
     before has moved away again (iterative proportional fitting; Deming and Stephan 1940).
@@ -192,12 +192,13 @@ def _followed(joint: Joint, said: Mapping[int, tuple[FloatArray, float]], most: 
         said: by column its counts, and the variance of one of them.
         most: see :func:`_standing_out`.
     """
-    rows = float(joint.counts.sum())
+    whole, number = float(joint.counts.sum()), joint.group.number
+    joint = joint._replace(counts=joint.counts * (rows / whole) if whole >= 1 else np.full(number, rows / number))
     for c in _SWEEPS * sorted(said.keys() & {*joint.group.columns}, key=lambda c: (said[c][0].size, c)):
         news, noise = said[c]
         now = joint.table((c,), news.shape)
         gap = news + (rows - news.sum()) / news.size - now
-        joint = joint.moved(c, simplex(now + _standing_out(gap, noise, most), rows))
+        joint = joint.moved(c, simplex(now + _standing_out(gap, noise, most), float(rows)))
     return joint
 
 
@@ -207,7 +208,7 @@ def _with_margins(joint: Joint, margins: Sequence[FloatArray], columns: set[int]
     Drawn to the rows before combination by combination, what moves a whole margin drowns in the noise of these.
     """
     for c in _SWEEPS * sorted(columns & {*joint.group.columns}, key=lambda c: (-margins[c].size, c)):
-        joint = joint.moved(c, margins[c] * (float(joint.counts.sum()) / margins[c].sum()))
+        joint = joint.moved(c, margins[c] * (float(joint.counts.sum()) / max(float(margins[c].sum()), SMALLEST)))
     return joint
 
 
@@ -278,7 +279,7 @@ def _carried(known: _Known, measured: Measured, then: Earlier, *, followed: bool
         said[c] = news, noise
     margins, carried = _possible(counts, _real(counts, variances), rows), {}
     joints = [j._replace(counts=j.counts * (rows / max(float(j.counts.sum()), 1.0))) for j in known.joints]
-    joints = [_followed(joint, said, most) for joint in joints] if followed and rows else joints
+    joints = [_followed(joint, said, most, rows) for joint in known.joints] if followed and rows else joints
     _use_margins(joints, counts, margins)
     for q, (association, error) in known.news.items():
         columns = workload.marginals[q]

@@ -42,11 +42,17 @@ class Joint(NamedTuple):
         return _summed(self.group, self.counts, columns, shape)
 
     def moved(self, column: int, margin: FloatArray) -> Joint:
-        """With another margin of a column, of the same sum: combinations that share a code move in proportion."""
+        """With another margin of a column, of the same sum: combinations that share a code move in proportion.
+
+        Those of a code that had no rows have equal parts. A margin that no combination can have is not taken.
+        """
         codes = self.group.combinations[:, self.group.columns.index(column)]
-        now = self.table((column,), margin.shape)
-        counts = self.counts * (margin / np.maximum(now, _LEAST))[codes]
-        return self._replace(counts=counts * (self.counts.sum() / max(float(counts.sum()), _LEAST)))
+        now, each = self.table((column,), margin.shape)[codes], np.bincount(codes, minlength=margin.size)[codes]
+        parts = np.where(now > _LEAST, self.counts / np.maximum(now, _LEAST), 1 / each)
+        counts = parts * margin[codes]
+        if counts.sum() <= _LEAST:
+            return self
+        return self._replace(counts=counts * (self.counts.sum() / counts.sum()))
 
     def of_rows(self, codes: CodeArray) -> FloatArray:
         """How many rows have each combination; rows with none of these are left out."""
