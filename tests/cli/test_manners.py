@@ -602,6 +602,9 @@ module.load = load
 _OF_COMPILED_CODE = re.compile(
     r"Traceback \(most recent call last\):\n  File \S+/cli/runtime\.py\", line \d+, in asked\n"
     r"    raise KeyboardInterrupt\nKeyboardInterrupt\n"
+    # Polars, while it is loaded, up to our own words.
+    r"|thread '[^']*' (\(\d+\) )?panicked at crates/polars-python/src/on_startup\.rs.*(?=Stopped\.)",
+    re.DOTALL,
 )
 
 
