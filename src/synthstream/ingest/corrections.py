@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Literal
 
 from synthstream.config.config import StreamConfig
-from synthstream.errors import ConfigError, SourceError
-from synthstream.ingest.counting import files_of
+from synthstream.errors import ConfigError, SchemaError, SourceError
+from synthstream.ingest.counting import columns_of, files_of
 from synthstream.ingest.filenames import RETIRED, FileNames, counted, item_of
 from synthstream.ingest.files import FileSource, is_text
 from synthstream.schema.coercion import Frame
@@ -24,6 +24,29 @@ Stands = Literal["counted", "changed", "gone", "retired", "new"]
 def content_of(fingerprint: str, secret: bytes) -> str:
     """A fingerprint of a file, keyed: tells equal from different, and nothing to who lacks the key."""
     return hmac.new(secret, framed(fingerprint.encode()), hashlib.sha256).hexdigest()
+
+
+def refuse_hidden_times(config: StreamConfig, names: list[str], *, indexed: bool) -> None:
+    """Raise ``SchemaError`` if rows without the clock's column may have their times under another name.
+
+    They would count as rows without times, and again with times once the name is put right and the state was lost.
+
+    Args:
+        names: of columns, and of an index. They are repeated only if the schema's are among them: see
+            :func:`synthstream.schema.coercion.require`.
+        indexed: whether an index may hold something.
+    """
+    if not set(columns_of(config, away=True, timed=False)) <= set(names):
+        return  # told where the rows are read
+    known, column = columns_of(config), config.clock.column
+    others = ", ".join(repr(name) for name in names if name not in known)
+    if others or indexed:
+        found = f"these are no columns of the stream: {others}" if others else "the frame has an index"
+        raise SchemaError(
+            f"column {column!r} is missing, and {found}. If the times are there, call them {column!r}"
+            f"{' after .reset_index()' * indexed}; if not, leave "
+            f"{'the index out: say .reset_index(drop=True)' if indexed else 'these out'}. Nothing was taken away."
+        )
 
 
 _NO_FILES = "this stream counts no files: in [source] is a log, or nothing."
@@ -88,7 +111,8 @@ class Corrections:
 
         Raises:
             ConfigError: the stream has no op.
-            SchemaError: a column is missing.
+            SchemaError: a column is missing. Without the column of times: there are columns which the stream does not
+                know, or an index of a pandas frame, that may be it.
             BatchConflict: the id came with other rows.
             HorizonExhausted: all ticks have been released.
         """

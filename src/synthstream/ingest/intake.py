@@ -20,7 +20,7 @@ from synthstream.config.sources import LogConfig
 from synthstream.counts import Counts
 from synthstream.environment import Env
 from synthstream.errors import BatchConflict, CountsMismatch, FileDamaged, FilesLeftOut, HorizonExhausted, SchemaError
-from synthstream.ingest.corrections import content_of
+from synthstream.ingest.corrections import content_of, refuse_hidden_times
 from synthstream.ingest.counting import (
     LATE,
     BatchCounting,
@@ -39,7 +39,7 @@ from synthstream.ingest.filenames import RETIRED, FileNames, counted, item_of
 from synthstream.ingest.files import FileSource, path_of
 from synthstream.ingest.logs import opened
 from synthstream.ingest.persons import Contributions
-from synthstream.schema.coercion import Frame, bare, names_of, slices
+from synthstream.schema.coercion import Frame, bare, is_indexed, names_of, slices
 from synthstream.state.sealing import framed
 from synthstream.state.store import Store
 from synthstream.workload import THREADS
@@ -132,6 +132,7 @@ class Intake:
 
         Raises:
             SchemaError: they lack it where earlier rows may have counted elsewhere: only times tell which these are.
+                Or they may have it under another name.
         """
         if (column := self._config.clock.column) is None:
             return True
@@ -145,6 +146,7 @@ class Intake:
                 "those of earlier ticks stay. If this request came before that without times, give it none now: its "
                 "rows might be taken away twice. Nothing was taken away."
             )
+        refuse_hidden_times(self._config, names, indexed=is_indexed(rows))
         return False
 
     def ingest(

@@ -79,8 +79,15 @@ def names_of(frame: Frame) -> list[str]:
     if kind == "pyarrow" and hasattr(frame, "column"):
         return list(frame.schema.names)
     if kind == "pandas" and hasattr(frame, "columns"):
-        return [str(name) for name in (*frame.columns, *frame.index.names)]
+        inside = [name for name in frame.index.names if name is not None]
+        return [str(name) for name in (*frame.columns, *inside)]
     return frame.columns if isinstance(frame, pl.DataFrame) else []
+
+
+def is_indexed(frame: Frame) -> bool:
+    """Whether pandas' index may be a column: it has a name, or is no whole numbers. Of what is no such frame, no."""
+    index = getattr(frame, "index", None) if type(frame).__module__.partition(".")[0] == "pandas" else None
+    return index is not None and (index.names != [None] or index.dtype.kind not in "iu")
 
 
 def slices(frame: Frame, rows: int) -> Iterator[Frame]:
