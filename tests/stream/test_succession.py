@@ -20,6 +20,7 @@ from synthstream import Counting, Stream
 from synthstream.cli.app import app
 from synthstream.config.config import StreamConfig, load
 from synthstream.errors import (
+    BatchConflict,
     ConfigError,
     CountsMismatch,
     RecoveryRefused,
@@ -222,6 +223,96 @@ def test_requests_to_forget_count_on_one_side_alone_and_once(tmp_path: Path, rea
         dated.drop("when").write_parquet(tmp_path / "request.parquet")
         with pytest.raises(SchemaError, match="'when' is missing"):
             stream.corrections.forget(tmp_path / "request.parquet", request="R2")
+
+
+def asked(folder: Path, request: pl.DataFrame, *, persons: bool = False) -> tuple[StreamConfig, str]:
+    """A stream with op that took a request before its last ticks were released, and the text of a successor."""
+    unit = 'unit = { person = "who", max_events = 2 }' if persons else 'unit = "event"'
+    old, new = ('op = "op"\n' + text.replace('unit = "event"', unit) for text in (OLD, NEW))
+    config = written(folder, old)
+    with Stream(config, gates=exact) as stream:
+        stream.update(events(60).with_columns(op=pl.lit(1), who=pl.int_range(60).cast(pl.String)))
+        stream.corrections.forget(request, request="R1")
+        list(stream.run())
+    return config, new
+
+
+BEFORE_CUT = events(60).filter(pl.col("when") < datetime(2026, 1, 1 + CUT)).height
+
+
+@pytest.mark.parametrize("read_again", [False, True])
+def test_a_request_without_times_is_never_taken_again_after_a_cut(tmp_path: Path, read_again: bool) -> None:
+    request = event(CUT + 2)  # it counts before the cut, since nobody said when it was
+    old, new = asked(tmp_path, request.drop("when", "paid"))
+    succeed(old, written(tmp_path, new, "new.toml"), gates=exact, read_again=read_again)
+    with Stream(written(tmp_path, new, "new.toml"), gates=exact) as stream:
+        with pytest.raises(SchemaError, match="'when' is missing"):
+            stream.corrections.forget(request.drop("when"), request="R1")
+        stream.corrections.forget(request, request="R1")
+        list(stream.run())
+        assert count(stream.last, []) == {(): (BEFORE_CUT if read_again else 60) - 1}
+
+
+@pytest.mark.parametrize("read_again", [False, True])
+def test_what_a_request_takes_away_after_the_cut_is_taken_once(tmp_path: Path, read_again: bool) -> None:
+    request = pl.concat([event(2), event(CUT + 2)])
+    old, new = asked(tmp_path, request)
+    succeed(old, written(tmp_path, new, "new.toml"), gates=exact, read_again=read_again)
+    with Stream(written(tmp_path, new, "new.toml"), gates=exact) as stream:
+        for _ in range(2):  # what waited went over, or comes again, as batches do
+            stream.corrections.forget(request, request="R1")
+        if read_again:
+            with pytest.raises(BatchConflict):
+                stream.corrections.forget(request.head(1), request="R1")
+        list(stream.run())
+        assert count(stream.last, []) == {(): (BEFORE_CUT if read_again else 60) - 2}
+
+
+def test_a_request_of_a_person_comes_again_when_all_is_read_again(tmp_path: Path) -> None:
+    request = pl.concat([event(2), event(CUT + 2)]).with_columns(who=pl.Series(["a", "b"]))
+    old, new = asked(tmp_path, request, persons=True)
+    succeed(old, written(tmp_path, new, "new.toml"), gates=exact, read_again=True)
+    with Stream(written(tmp_path, new, "new.toml"), gates=exact) as stream:
+        for _ in range(2):
+            stream.corrections.forget(request, request="R1")
+        cells = stream._synthesizer.cells
+        waits = [int(stream._intake.pending(tick).dense(cells)[0]) for tick in (CUT, CUT + 1)]
+        assert waits == [0, -1]
+
+
+def test_a_request_waits_over_one_cut_and_comes_again_after_the_next(tmp_path: Path) -> None:
+    request = event(CUT + 2)
+    old, new = asked(tmp_path, request)
+    new = new.replace("until = 2026-01-09", "until = 2026-01-06")
+    config = succeed(old, written(tmp_path, new, "new.toml"), gates=exact)
+    with Stream(config, gates=exact) as stream:
+        list(stream.run())
+        assert stream.closed == CUT + 1
+        inside = count(stream.last, [])[()]
+    third = new.partition("[after]")[0].replace("until = 2026-01-06", "until = 2026-01-09")
+    last = written(tmp_path, f'{third}[after]\nconfig = "new.toml"\n', "last.toml")
+    with Stream(succeed(config, last, gates=exact, read_again=True), gates=exact) as stream:
+        for _ in range(2):
+            stream.corrections.forget(request, request="R1")
+        list(stream.run())
+        assert count(stream.last, []) == {(): inside - 1}
+
+
+def test_a_request_that_an_earlier_version_took_stays_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Such a one may have counted in the open tick, whatever its rows' times."""
+    request = event(CUT + 2)
+    with monkeypatch.context() as earlier:
+        earlier.setattr("synthstream.ingest.intake.DATED", "")
+        old, new = asked(tmp_path, request)
+        with Stream(old, gates=exact) as stream:
+            stream.corrections.forget(request, request="R1")
+    with Stream(old, gates=exact) as stream:
+        stream.corrections.forget(request, request="R1")
+    succeed(old, written(tmp_path, new, "new.toml"), gates=exact, read_again=True)
+    with Stream(written(tmp_path, new, "new.toml"), gates=exact) as stream:
+        stream.corrections.forget(request, request="R1")
+        list(stream.run())
+        assert count(stream.last, []) == {(): BEFORE_CUT}
 
 
 def test_each_side_waits_as_its_own_settings_say(tmp_path: Path) -> None:
@@ -562,6 +653,18 @@ def test_a_simulation_goes_on_with_its_own_state_and_releases(tmp_path: Path) ->
     assert run(["run", new, "--simulate", "--seed", "3"]).exit_code == 0
     assert len(list((tmp_path / "releases-simulated").glob("0*"))) == 8
     assert not (tmp_path / "releases").exists()
+
+
+@pytest.mark.parametrize("head", ["", 'op = "op"\n'])
+def test_the_command_says_that_requests_must_be_said_again(tmp_path: Path, head: str) -> None:
+    run = partial(CliRunner().invoke, app)
+    written(tmp_path, head + OLD)
+    written(tmp_path, head + NEW, "new.toml")
+    assert run(["run", str(tmp_path / "stream.toml"), "--simulate"]).exit_code == 0
+    command = ["succeed", str(tmp_path / "stream.toml"), str(tmp_path / "new.toml"), "--simulate", "--read-again"]
+    text = " ".join(run(command).output.split())
+    assert "goes on with" in text
+    assert ("say them again, under the same ids" in text) == bool(head)
 
 
 def test_rows_that_are_read_again_are_read_with_the_same_times(tmp_path: Path) -> None:

@@ -196,5 +196,7 @@ def succeed_command(
         f"{found.name} goes on with {new} from tick {cut}, {written(found.clock.boundary(cut))}. Rows dated before, "
         "and rows without a readable time, no longer count."
     )
+    if read_again and found.op is not None:
+        say("Requests to forget with rows dated from then on: say them again, under the same ids; they count once.")
     say(promise_of(found).facts["words"])
     say(f"Keep {config}: {new} names it. Next: synthstream run {new}")

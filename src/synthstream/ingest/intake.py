@@ -50,6 +50,8 @@ _CHUNK_ROWS = 250_000
 CURSOR = "cursor"
 # In place of the fingerprint of a batch that was counted before a cut: it was made of other columns.
 BEFORE = "before a cut"
+# Before the fingerprint of a request whose rows had their times: those of later ticks wait, and had not counted before.
+DATED = "dated "
 _FILES_AT_ONCE = 1000  # that are counted elsewhere
 _UNSAVED_CELLS = 4_000_000  # 64 MB
 
@@ -125,7 +127,8 @@ class Intake:
         """Take rows away under the name of a request, or say whether a known one had these rows."""
         chunks = self._chunks(rows, columns=columns_of(self._config, away=True, timed=timed))
         encoded = (encode(self._config, chunk, away=True, timed=timed) for chunk in chunks)
-        return self._once(item, encoded, PrivateRows.content, partial(self._add, open_tick=open_tick))
+        add = partial(self._add, open_tick=open_tick)
+        return self._once(item, encoded, PrivateRows.content, add, mark=DATED if timed else "")
 
     def _have_times(self, rows: Frame | str | Path) -> bool:
         """Whether the rows of a request have the clock's column: a name decides. Without it none has a readable time.
@@ -286,7 +289,13 @@ class Intake:
             raise _conflict(batch_id)
 
     def _once(
-        self, item: str | None, parts: Iterable[T], told: Callable[[T], tuple[bytes, ...]], count: Callable[[T], None]
+        self,
+        item: str | None,
+        parts: Iterable[T],
+        told: Callable[[T], tuple[bytes, ...]],
+        count: Callable[[T], None],
+        *,
+        mark: str = "",
     ) -> bool:
         """Count parts under a name: all of them, or none if it is known. Returns whether a known one had these parts.
 
@@ -294,6 +303,7 @@ class Intake:
             item: the name in the store; without one, they count whatever came before.
             told: what tells a part from others, as bytes.
             count: adds a part to what waits.
+            mark: what the store notes besides; it decides nothing here.
         """
         known = None if item is None else self._store.ingested(item)
         # Tells equal from different, and nothing to who lacks the key.
@@ -301,14 +311,14 @@ class Intake:
         if known is not None:
             for part in parts:
                 mac.update(framed(*told(part)))
-            return known in (BEFORE, mac.hexdigest())
+            return known.removeprefix(DATED) in (BEFORE, mac.hexdigest())
         with self._committed():
             for part in parts:
                 if item is not None:
                     mac.update(framed(*told(part)))
                 count(part)
             if item is not None:
-                self._store.put_ingested(item, mac.hexdigest())
+                self._store.put_ingested(item, mark + mac.hexdigest())
         return True
 
     def batches(self, prefix: str) -> list[str]:

@@ -14,7 +14,7 @@ from synthstream.environment import REAL, Env
 from synthstream.errors import ConfigError, StateError, StateMismatch, secretive
 from synthstream.ingest.counting import LATE
 from synthstream.ingest.filenames import RETIRED
-from synthstream.ingest.intake import BEFORE, CURSOR
+from synthstream.ingest.intake import BEFORE, CURSOR, DATED
 from synthstream.ingest.persons import Contributions
 from synthstream.kernel.gate import Gate, is_secure
 from synthstream.privacy import Ledger
@@ -96,7 +96,9 @@ def succeed(
 
     Args:
         read_again: forget what waits for later ticks, and which files, batches and entries of a log were counted: all
-            of it may come again, and rows dated from the cut on count. Left out: rows that wait go on, once each.
+            of it may come again, and rows dated from the cut on count. So do requests to forget that had their times:
+            say them again, or their rows dated from the cut on stay. Those without times took all their rows away, and
+            stay known. Left out: rows that wait go on, once each.
         simulate, gates, seed, env: as for :class:`synthstream.Stream`.
 
     Returns:
@@ -212,11 +214,13 @@ def _move(config: StreamConfig, store: Store, *, read_again: bool) -> None:
         if tick != LATE and not read_again:
             store.add_pending(tick, carried_counts(config, counts))
     for item in store.items(""):
-        batch, request = item.startswith("batch "), item.startswith("forget ")
-        if request or (batch and not read_again):  # made of other columns: their ids alone are known from now on
-            store.put_ingested(item, BEFORE)
-        elif read_again and store.ingested(item) != RETIRED:
+        known, batch, request = store.ingested(item) or "", item.startswith("batch "), item.startswith("forget ")
+        dated = request and known.startswith(DATED)
+        # A request without times counted rows before the cut that are dated after it: it must never come again.
+        if read_again and (batch or dated or (not request and known != RETIRED)):
             store.forget("ingested", item)
+        elif batch or request:  # made of other columns: their ids alone are known from now on
+            store.put_ingested(item, DATED + BEFORE if dated else BEFORE)
     if read_again:
         store.forget("meta", CURSOR)
 
