@@ -134,7 +134,7 @@ class OddFloat(float):
 
 
 class OddInt(int):
-    """A whole number that has no text."""
+    """A whole number that does not say which."""
 
     def __str__(self) -> str:
         raise ValueError(int(self))
@@ -159,17 +159,17 @@ def _loop(n: int) -> Any:
 
 
 OBJECTS = [
-    Odd("no text", Raises, NOTHING),
-    Odd("raises whatever is asked", RaisesWhateverIsAsked, NOTHING),
-    Odd("text without end", RunsForEver, NOTHING),
-    Odd("a number for a text", NoText, NOTHING),
+    Odd("no text", Raises),
+    Odd("raises whatever is asked", RaisesWhateverIsAsked),
+    Odd("text without end", RunsForEver),
+    Odd("a number for a text", NoText),
     Odd("class without a name", nameless, NOTHING),
     Odd("no class", NoClass, NOTHING),
     Odd("text of its own kind", Shows),
     Odd("text that lies", lambda n: LyingText(f"canary {n}")),
     Odd("bytes that lie", lambda n: LyingBytes(b"canary %d" % n)),
     Odd("float that cannot be compared", OddFloat, NOTHING),
-    Odd("whole number without text", OddInt, NOTHING),
+    Odd("whole number without text", OddInt, HIGH),
     Odd("none", lambda n: None, NOTHING),
     Odd("pandas nothing", lambda n: pd.NA, NOTHING),
     Odd("no time", lambda n: pd.NaT, NOTHING),
@@ -202,8 +202,8 @@ OBJECTS = [
     Odd("bytes", lambda n: b"\xff\xfe%d" % n),
     Odd("bytes of a value", lambda n: b"red", known("red")),
     Odd("bytes cut in a character", lambda n: b"%d\xe2\x82" % n),
-    Odd("bytearray", lambda n: bytearray(b"%d" % n)),
-    Odd("memoryview", lambda n: memoryview(b"%d" % n)),
+    Odd("bytearray", lambda n: bytearray(b"%d" % n), HIGH),
+    Odd("memoryview", lambda n: memoryview(b"%d" % n), HIGH),
     Odd("empty text", lambda n: ""),
     Odd("numpy text", lambda n: np.str_(f"canary {n}")),
     Odd("numpy void", lambda n: np.void(b"%d" % n)),

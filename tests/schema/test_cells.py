@@ -5,7 +5,10 @@ from __future__ import annotations
 import io
 from datetime import UTC, date, datetime, time, timedelta, timezone
 from decimal import Decimal
+from enum import Enum
+from ipaddress import ip_address
 from typing import Any, Literal
+from uuid import UUID
 
 import numpy as np
 import pandas as pd
@@ -112,6 +115,74 @@ def test_durations_are_microseconds_in_any_unit() -> None:
 
 def test_a_decimal_that_would_be_long_is_not_written_out() -> None:
     assert text(objects(Decimal("1E+999999"), Decimal("NaN"))) == ["1E+999999", "NaN"]
+
+
+def test_a_whole_number_that_would_take_long_to_write_is_octal() -> None:
+    least = 2**2000
+    assert text(objects(least - 1, least, -least)) == [str(least - 1), f"0{least:o}", f"-0{least:o}"]
+    assert text(objects(2**1_000_002)) == ["01" + 333_334 * "0"]
+
+
+class Named(str, Enum):  # noqa: UP042 - no StrEnum: it says its name
+    RED = "red"
+
+
+class Louder(str):
+    def __str__(self) -> str:
+        return self.upper()
+
+
+class Alike:
+    """Equal to all others, and shown as the place where it lies."""
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Alike)
+
+    def __hash__(self) -> int:
+        return 1
+
+
+@pytest.mark.parametrize("cell", [Alike(), [1], {"a": 1}, (1, 2), {3}, 1j, np.array([1]), Alike, len])
+def test_objects_of_other_types_have_no_text(cell: object) -> None:
+    pair = pd.DataFrame({"x": pd.Series([cell, None], dtype=object)})
+    column = polars_frame(pair, ["x"])["x"]
+    assert [list(found) for found in texts(column)] == [["", None], [False, True]]  # as nested cells are
+    assert Category(name="x", values=("1",)).encode(column).tolist() == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("cell", "wanted"),
+    [
+        (UUID(int=7), "00000000-0000-0000-0000-000000000007"),
+        (ip_address("10.0.0.7"), "10.0.0.7"),
+        (pd.Period("2026-01", "M"), "2026-01"),
+        (pd.Interval(0, 10), "(0, 10]"),
+        (np.int16(7), "7"),
+        (np.array(7.0), "7"),
+        (np.str_("a"), "a"),
+        (np.bytes_(b"a"), "a"),
+        (Named.RED, "Named.RED"),
+        (Louder("a"), "a"),
+        ("\ud800", "\\ud800"),
+    ],
+)
+def test_what_else_has_a_text(cell: object, wanted: str) -> None:
+    assert text(objects(cell)) == text(pl.Series([cell], dtype=pl.Object)) == [wanted]
+
+
+def text_in(cell: bytes) -> bool:
+    return cell.decode(errors="ignore").encode() == cell
+
+
+@given(st.lists(st.binary(max_size=8) | st.sampled_from([b"\\xff", b"\xff", b"\\\xff", b"\\xfe\xff", b"\xfe\\xff"])))
+def test_bytes_have_one_text_and_share_it_with_no_others(cells: list[bytes]) -> None:
+    wanted = text(objects(*cells))
+    assert text(pl.Series(cells, dtype=pl.Binary)) == text(pa.array(cells, pa.binary())) == wanted
+    assert text(objects(*map(bytearray, cells))) == text(objects(*map(memoryview, cells))) == wanted
+    readable = [cell for cell in cells if text_in(cell)]
+    assert text(objects(*readable)) == [cell.decode() for cell in readable]
+    others = {cell for cell in cells if not text_in(cell)}
+    assert len(set(text(objects(*others)))) == len(others)
 
 
 # -- categories whose values a column of numbers cannot write ----------------------------------------------------------

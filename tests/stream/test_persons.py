@@ -133,6 +133,41 @@ def test_rows_without_a_person_are_left_out(tmp_path: Path) -> None:
         assert round(total(stream.release())) == 1
 
 
+class Alike:
+    """Equal to all others, and shown as the place where it lies."""
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Alike)
+
+    def __hash__(self) -> int:
+        return 1
+
+
+@pytest.mark.parametrize(("make", "counted"), [(lambda: memoryview(b"anna"), 3), (Alike, 0), (lambda: [1, 2], 0)])
+@pytest.mark.parametrize("kind", ["pandas", "polars"])
+def test_objects_that_are_equal_are_one_person_or_nobody(
+    tmp_path: Path, make: Callable[[], Any], counted: int, kind: str
+) -> None:
+    keys = [make() for _ in range(9)]
+    frame: Any = rows([1] * 9, ["-"] * 9)
+    if kind == "pandas":
+        frame = frame.to_pandas().assign(id=pd.Series(keys, dtype=object))
+    else:
+        frame = frame.with_columns(pl.Series("id", keys, dtype=pl.Object))
+    with Stream(configured(tmp_path), gates=exact) as stream:
+        stream.update(frame)
+        assert round(total(stream.release())) == counted
+
+
+def test_keys_that_are_no_text_are_told_apart(tmp_path: Path) -> None:
+    keys = [number.to_bytes(8, "big") for number in range(128, 192)]
+    with Stream(configured(tmp_path), gates=exact) as stream:
+        stream.update(rows([1] * 64, ["-"] * 64).with_columns(id=pl.Series(keys)))
+        assert round(total(stream.release())) == 64
+        stream.update(rows([1] * 192, ["-"] * 192).to_pandas().assign(id=pd.Series(keys * 3, dtype=object)))
+        assert round(total(stream.release())) == 192
+
+
 SAME: list[Any] = [
     pl.Series(["7"]),
     pl.Series([7]),

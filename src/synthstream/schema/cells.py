@@ -5,9 +5,12 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
+from enum import Enum
+from ipaddress import IPv4Address, IPv6Address
 from typing import Any
+from uuid import UUID
 
 import numpy as np
 import polars as pl
@@ -18,7 +21,7 @@ _FIRST_DAY, _LAST_DAY = -719_160, 2_932_530
 # More have no number of thousandths in 64 bits.
 LAST_SECOND = (2**63 - 1) // 1000
 
-# Python refuses to write longer integers in digits.
+# Python may refuse to write longer integers in decimal digits, and would take the square of their length.
 _MOST_BITS = 2000
 
 # A decimal with more would take much more room written out.
@@ -62,7 +65,7 @@ def within_range(series: pl.Series) -> pl.Series:
 
 
 def one_by_one(name: str, number: int, cell: Callable[[int], object]) -> pl.Series:
-    """Text cell by cell, each by a rule that looks at nothing else; null for what has no text.
+    """Text cell by cell, each by a rule that looks at nothing else; null for nothing, and for what raises.
 
     Args:
         cell: hands out the cell at a place.
@@ -72,16 +75,22 @@ def one_by_one(name: str, number: int, cell: Callable[[int], object]) -> pl.Seri
         try:
             text = text_of(cell(i))
             # Of a class of its own, a text may answer with anything: ask the built-in type.
-            found.append(None if text is None else str.encode(text, errors="replace").decode())
+            found.append(None if text is None else str.encode(text, errors="backslashreplace").decode())
         except (Exception, pl.exceptions.PanicException):  # a private cell must not raise, whatever it is
             found.append(None)
     return pl.Series(name, found, dtype=pl.String)
 
 
 def text_of(value: object) -> str | None:
-    """Text of one Python object; nothing for nothing. May raise: an object may do anything when it is asked."""
+    """Text of one Python object; nothing for nothing. May raise: an object may do anything when it is asked.
+
+    Equal cells have one text, so only types that are known have any: others may print the place where they lie, which
+    is new in each row. They are empty texts, as nested cells are: nobody's key, and no value of a category.
+    """
     if value is None or type(value).__name__ in ("NAType", "NaTType"):
         return None
+    if isinstance(value, np.ndarray) and value.ndim == 0:
+        value = value[()]
     if isinstance(value, bool | np.bool_):
         return "true" if value else "false"
     if isinstance(value, np.datetime64 | np.timedelta64):
@@ -91,15 +100,54 @@ def text_of(value: object) -> str | None:
         value = value.astype(f"{value.dtype.kind}8[{'D' if day else 'us'}]").item()
     if isinstance(value, float | np.floating):
         return None if value != value else text_of_float(value)
+    if isinstance(value, str | int | np.integer | Decimal):
+        return _text_or_number(value)
+    if isinstance(value, bytes | bytearray | memoryview):
+        return _text_of_bytes(memoryview(value).tobytes())
+    return _text_of_moment(value)
+
+
+def _text_or_number(value: str | int | np.integer[Any] | Decimal) -> str:
+    """As the built-in type writes it, whatever a class of its own would say. Members of enumerations as they say."""
+    if isinstance(value, Enum):
+        return str(value)
+    if isinstance(value, str):
+        return str.__str__(value)
+    if isinstance(value, Decimal):
+        written_out = value.is_finite() and abs(value.adjusted()) < _MOST_DIGITS
+        return Decimal.__format__(value, "f") if written_out else Decimal.__str__(value)
+    whole = int.__index__(value) if isinstance(value, int) else int(value)
+    if whole.bit_length() <= _MOST_BITS:
+        return int.__repr__(whole)
+    return f"{'-' if whole < 0 else ''}0{abs(whole):o}"  # octal: no less a number, and as long to write as it is
+
+
+def _text_of_bytes(value: bytes) -> str:
+    """Their text in UTF-8. If they have none, what is no text is escaped, and so are backslashes: no two look alike."""
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return value.replace(b"\\", b"\\\\").decode(errors="backslashreplace")
+
+
+def _text_of_moment(value: object) -> str:
+    """Text of dates, times, spans and identifiers; empty for all other objects."""
     if isinstance(value, datetime):
         return datetime.isoformat(value if value.utcoffset() is None else value.astimezone(UTC), " ")
     if isinstance(value, timedelta):
         return f"{value // timedelta(microseconds=1)}us"
-    if isinstance(value, Decimal) and value.is_finite() and abs(value.adjusted()) < _MOST_DIGITS:
-        return f"{value:f}"
-    if isinstance(value, int) and value.bit_length() > _MOST_BITS:
-        return str(Decimal(value))
-    return bytes.decode(value, errors="replace") if isinstance(value, bytes) else str(value)
+    if isinstance(value, date):
+        return date.isoformat(value)
+    if isinstance(value, time):
+        return time.isoformat(value)
+    kind = type(value)
+    of_pandas = kind.__module__.partition(".")[0] == "pandas" and kind.__name__ in ("Period", "Interval")
+    return str(value) if of_pandas or kind in (UUID, IPv4Address, IPv6Address) else ""
+
+
+def is_number(value: object) -> bool:
+    """Whether a Python object is what a column of numbers or of booleans holds. Asks the object nothing."""
+    return issubclass(type(value), int | float | Decimal | np.number | np.bool_)
 
 
 def text_of_float(value: float | np.floating[Any]) -> str:
