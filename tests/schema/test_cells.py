@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import io
+from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta, timezone
 from decimal import Decimal
 from enum import Enum
 from ipaddress import ip_address
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 from uuid import UUID
 
 import numpy as np
@@ -123,6 +124,11 @@ def test_a_whole_number_that_would_take_long_to_write_is_octal() -> None:
     assert text(objects(2**1_000_002)) == ["01" + 333_334 * "0"]
 
 
+class Pair(NamedTuple):
+    a: int
+    b: int
+
+
 class Named(str, Enum):  # noqa: UP042 - no StrEnum: it says its name
     RED = "red"
 
@@ -178,7 +184,7 @@ def text_in(cell: bytes) -> bool:
 def test_bytes_have_one_text_and_share_it_with_no_others(cells: list[bytes]) -> None:
     wanted = text(objects(*cells))
     assert text(pl.Series(cells, dtype=pl.Binary)) == text(pa.array(cells, pa.binary())) == wanted
-    assert text(objects(*map(bytearray, cells))) == text(objects(*map(memoryview, cells))) == wanted
+    assert text(objects(*map(bytearray, cells))) == text(objects(*[memoryview(cell) for cell in cells])) == wanted
     readable = [cell for cell in cells if text_in(cell)]
     assert text(objects(*readable)) == [cell.decode() for cell in readable]
     others = {cell for cell in cells if not text_in(cell)}
@@ -208,6 +214,49 @@ def test_a_row_that_makes_a_column_texts_moves_no_other(values: tuple[str, ...],
             for rows in ([*cells, odd], cells)
         )
         assert with_it.tolist()[:-1] == without.tolist()
+
+
+NUMBERS: list[tuple[tuple[str, ...], list[Any]]] = [
+    (("007", "008", "A1"), [7, 8, 7, 9]),
+    (("True", "False"), [True, False]),
+    (("1.50", "2.00"), [1.5, 2.0, 2.5]),
+    (("1.5", "2"), [Decimal("1.50"), Decimal("2.00")]),
+    (("1.50", "02"), [Decimal("1.5"), Decimal("2.0")]),
+    (("1e3", "07"), [np.int16(1000), np.int16(7)]),
+    (("00.1", "true"), [np.float32(0.1), np.float32(1)]),
+]
+
+
+@pytest.mark.parametrize(("values", "cells"), NUMBERS)
+@pytest.mark.parametrize("more", [[], [None], ["A1"], [MOMENT, b"7", [7]], [Alike(), float("nan"), pd.NA]])
+def test_a_number_among_objects_is_read_as_in_a_column_of_numbers(
+    values: tuple[str, ...], cells: list[Any], more: list[Any]
+) -> None:
+    column = Category(name="x", values=values)
+    wanted = column.read(pl.DataFrame({"x": pl.Series(cells)})).tolist()
+    mixed = [*cells, *more]
+    for made in (objects(*cells), objects(*mixed), pl.Series(mixed, dtype=pl.Object)):
+        frame = pl.DataFrame({"x": made}) if isinstance(made, pl.Series) else pd.DataFrame({"x": made})
+        assert column.read(polars_frame(frame, ["x"])).tolist()[: len(cells)] == wanted
+
+
+def test_categories_of_pandas_are_read_one_by_one() -> None:
+    column = Category(name="x", values=("007", "A1"))
+    for cells in ([7, 8], [7, "A1"], [7, None, "A1", MOMENT]):
+        frame = pd.DataFrame({"x": pd.Series(cells, dtype=object).astype("category")})
+        assert column.read(polars_frame(frame, ["x"])).tolist()[0] == 0
+
+
+@dataclass(frozen=True)
+class Record:
+    """Polars makes structs of a column that begins with one."""
+
+    who: str
+
+
+def test_the_first_object_decides_nothing() -> None:
+    for first in (Record("a"), Pair(1, 2), pl.Series([1]), {"a": 1}):
+        assert text(objects(first, 7, "7", None)) == ["", "7", "7", None]
 
 
 def test_of_two_values_that_say_one_number_neither_is_guessed() -> None:

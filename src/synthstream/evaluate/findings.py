@@ -311,7 +311,7 @@ def _column(column: Column, rows: Rows) -> Iterator[Finding]:
     yield from _alike(column, cells)
     if cells.unread:
         words, lines = _reading(column, cells)
-        types = sorted(cells.kinds - {"String"})
+        types = sorted(cells.kinds - {"String", "Object"})
         said = texts_of(cells.odd, 3) + (f"; the file says {', '.join(types)}" if types else "")
         words = f"cannot be read as {column.type}, such as {said}. They would count as missing. {words}".rstrip()
         yield from _some(cells.unread, count, _UNREAD, name, f"({cells.unread:,}) {words}", lines, least=Level.LOOK)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -131,14 +131,19 @@ def _named(columns: Sequence[str]) -> str:
 
 def _pandas_column(name: str, column: Any) -> pl.Series:
     if column.dtype == object:  # never let a guess at the type of the whole column decide what a cell is
-        return one_by_one(name, len(column), column.tolist().__getitem__)
+        return _objects(name, column.tolist())
     try:
         arrow = pa.array(column, from_pandas=True)
     except Exception:  # a type that pyarrow does not know
-        return one_by_one(name, len(column), column.iloc.__getitem__)
+        return _objects(name, column)
     if isinstance(arrow.type, pa.BaseExtensionType):  # what it stores is not what it shows
-        return one_by_one(name, len(column), column.iloc.__getitem__)
+        return _objects(name, column)
     return _arrow_column(name, arrow)
+
+
+def _objects(name: str, cells: Iterable[object]) -> pl.Series:
+    """Python objects as they are: each is read by itself."""
+    return pl.Series(name, [object(), *cells], dtype=pl.Object)[1:]  # polars goes by the first one: a plain one
 
 
 def _arrow_column(name: str, column: Any) -> pl.Series:

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from typing_extensions import override
 
 from synthstream.errors import SchemaError
-from synthstream.schema.cells import text_as_typed
+from synthstream.schema.cells import is_number, text_as_typed
 from synthstream.schema.coercion import texts
 from synthstream.workload import CodeArray
 
@@ -151,8 +151,8 @@ def _plain(value: Any) -> Any:
 class Category(Column):
     """One of a public list of texts. Anything else is ``other``; numbers are compared by their text.
 
-    In a column of numbers or booleans, which cannot write a value such as 007 or True, the number 7 is 007, unless
-    another value says 7 as well: whether a frame has numbers or texts may follow from other rows.
+    A cell that is a number or a boolean, which cannot be written as 007 or True, is read as such a value all the same:
+    7 is 007, unless another value says 7 as well. Whether a frame has numbers or texts may follow from other rows.
 
     Args:
         missing, other: a value to fold such cells into; left out: cells of their own.
@@ -204,8 +204,11 @@ class Category(Column):
     def said(self, series: pl.Series) -> tuple[pl.Series, pl.Series]:
         """Each cell as its list of values would write it, and whether it is missing."""
         text, missing = texts(series)
-        typed = series.dtype.is_numeric() or series.dtype == pl.Boolean
-        return text.replace(self._typed) if typed else text, missing
+        if series.dtype == pl.Object:
+            typed = pl.Series([is_number(series[i]) for i in range(len(series))], dtype=pl.Boolean)
+        else:
+            typed = pl.Series([series.dtype.is_numeric() or series.dtype == pl.Boolean])
+        return text.replace(self._typed).zip_with(typed, text), missing
 
     def encode(self, series: pl.Series) -> CodeArray:
         text, missing = self.said(series)
