@@ -43,7 +43,8 @@ def plain(series: pl.Series) -> pl.Series:
         return within_range(series)
     if kind.is_numeric() or kind in (pl.String, pl.Boolean, pl.Null):
         return series
-    return one_by_one(series.name, len(series), series.__getitem__)  # slow, but no cell can spoil another
+    cells = series.to_list() if kind == pl.Object else series  # slow, but no cell can spoil another
+    return one_by_one(series.name, len(series), cells.__getitem__)
 
 
 def within_range(series: pl.Series) -> pl.Series:
@@ -87,6 +88,8 @@ def text_of(value: object) -> str | None:
     Equal cells have one text, so only types that are known have any: others may print the place where they lie, which
     is new in each row. They are empty texts, as nested cells are: nobody's key, and no value of a category.
     """
+    if type(value) is str:  # nearly all are
+        return value
     if value is None or type(value).__name__ in ("NAType", "NaTType"):
         return None
     if isinstance(value, np.ndarray) and value.ndim == 0:
@@ -147,7 +150,7 @@ def _text_of_moment(value: object) -> str:
 
 def is_number(value: object) -> bool:
     """Whether a Python object is what a column of numbers or of booleans holds. Asks the object nothing."""
-    return issubclass(type(value), int | float | Decimal | np.number | np.bool_)
+    return type(value) is not str and issubclass(type(value), int | float | Decimal | np.number | np.bool_)
 
 
 def text_of_float(value: float | np.floating[Any]) -> str:

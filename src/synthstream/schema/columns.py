@@ -205,7 +205,7 @@ class Category(Column):
         """Each cell as its list of values would write it, and whether it is missing."""
         text, missing = texts(series)
         if series.dtype == pl.Object:
-            typed = pl.Series([is_number(series[i]) for i in range(len(series))], dtype=pl.Boolean)
+            typed = pl.Series(list(map(is_number, series.to_list())), dtype=pl.Boolean)
         else:
             typed = pl.Series([series.dtype.is_numeric() or series.dtype == pl.Boolean])
         return text.replace(self._typed).zip_with(typed, text), missing
