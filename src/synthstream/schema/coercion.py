@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -131,19 +131,25 @@ def _named(columns: Sequence[str]) -> str:
 
 def _pandas_column(name: str, column: Any) -> pl.Series:
     if column.dtype == object:  # never let a guess at the type of the whole column decide what a cell is
-        return _objects(name, column.tolist())
+        return _objects(name, len(column), column.tolist().__getitem__)
     try:
         arrow = pa.array(column, from_pandas=True)
     except Exception:  # a type that pyarrow does not know
-        return _objects(name, column)
+        return _objects(name, len(column), column.iloc.__getitem__)
     if isinstance(arrow.type, pa.BaseExtensionType):  # what it stores is not what it shows
-        return _objects(name, column)
+        return _objects(name, len(column), column.iloc.__getitem__)
     return _arrow_column(name, arrow)
 
 
-def _objects(name: str, cells: Iterable[object]) -> pl.Series:
-    """Python objects as they are: each is read by itself."""
-    return pl.Series(name, [object(), *cells], dtype=pl.Object)[1:]  # polars goes by the first one: a plain one
+def _objects(name: str, number: int, cell: Callable[[int], object]) -> pl.Series:
+    """Python objects as they are; null for what cannot be handed out. Each is read by itself."""
+    found: list[object] = [object()]  # polars goes by the first one: a plain one
+    for i in range(number):
+        try:
+            found.append(cell(i))
+        except (Exception, pl.exceptions.PanicException):  # a private cell must not raise, whatever it is
+            found.append(None)
+    return pl.Series(name, found, dtype=pl.Object)[1:]
 
 
 def _arrow_column(name: str, column: Any) -> pl.Series:
