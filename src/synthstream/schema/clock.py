@@ -11,6 +11,7 @@ from zoneinfo import ZoneInfo, available_timezones
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from synthstream.errors import ConfigError, TickNotOver
 from synthstream.schema.coercion import Frame, polars_frame, times
@@ -261,7 +262,7 @@ class Clock:
 
     def ended_before(self, moment: datetime) -> int:
         """Number of ticks whose end is at or before a moment, at most the horizon."""
-        ended = max(0, self._index_of(self._wall(moment)))
+        ended = max(0, int(self._index(np.array([self._wall(moment)], dtype="M8[us]"))[0]))
         return ended if self.horizon is None else min(ended, self.horizon)
 
     def ticks_of(self, frame: Frame) -> IntArray:
@@ -276,32 +277,17 @@ class Clock:
         if self.column is None:
             return np.full(len(frame), -1, dtype=np.int64)
         wall = times(polars_frame(frame, [self.column])[self.column], timezone=self.timezone)
-        ticks = np.clip(self._index(wall), 0, FURTHEST)
+        ticks = np.clip(self._index(wall.fill_null(self._origin).to_numpy()), 0, FURTHEST)
         return np.where(wall.is_null().to_numpy(), np.int64(-1), ticks).astype(np.int64)
 
-    def _index_of(self, wall: datetime) -> int:
-        """As :meth:`_index`, of one time."""
-        origin = self._origin
+    def _index(self, wall: NDArray[np.datetime64]) -> IntArray:
+        """Tick of wall-clock times in microseconds, negative before the start."""
+        origin = np.datetime64(self._origin, "us")
         if not self._months:
-            return (wall - origin) // timedelta(seconds=self._seconds)
-        months = (wall.year - origin.year) * 12 + wall.month - origin.month
-        begun = (wall - wall.min.replace(year=wall.year, month=wall.month)) < (
-            origin - origin.min.replace(year=origin.year, month=origin.month)
-        )
-        return (months - begun) // self._months
-
-    def _index(self, wall: pl.Series) -> IntArray:
-        """Tick of wall-clock times, negative before the start; anything for null."""
-        micro = wall.dt.epoch("us").fill_null(0).to_numpy().astype(np.int64)
-        origin = int(pl.Series([self._origin], dtype=pl.Datetime("us")).dt.epoch("us")[0])
-        if not self._months:
-            return np.asarray((micro - origin) // (self._seconds * 1_000_000), dtype=np.int64)
-        months = (wall.dt.year().cast(pl.Int64) * 12 + wall.dt.month()).fill_null(0).to_numpy().astype(np.int64)
-        within = micro - wall.dt.truncate("1mo").dt.epoch("us").fill_null(0).to_numpy().astype(np.int64)
-        month_start = pl.Series([self._origin.replace(day=1, hour=0, minute=0, second=0, microsecond=0)])
-        lead = origin - int(month_start.cast(pl.Datetime("us")).dt.epoch("us")[0])
-        whole = months - (self._origin.year * 12 + self._origin.month) - (within < lead)
-        return np.asarray(whole // self._months, dtype=np.int64)
+            return np.asarray((wall - origin) // np.timedelta64(self._seconds, "s"), dtype=np.int64)
+        month, first = wall.astype("M8[M]"), origin.astype("M8[M]")
+        early = wall - month < origin - first  # in its month, than the start in its own
+        return np.asarray(((month - first).astype(np.int64) - early) // self._months, dtype=np.int64)
 
 
 def due(clock: Clock, *, until: datetime | None, now: datetime) -> int:
