@@ -11,6 +11,7 @@ from itertools import combinations
 import numpy as np
 from scipy.stats import chi2
 
+from synthstream.fit.joints import possible
 from synthstream.fit.targets import simplex
 from synthstream.publish.history import Cells, History
 from synthstream.workload import FloatArray, Workload
@@ -140,8 +141,7 @@ def impossible(found: History) -> list[tuple[int, str]]:
     for place, pair in enumerate(found.workload.marginals):
         for group in found.config.constraints.groups:
             if len(pair) == 2 and group.restricts(pair):
-                never = np.ones([found.workload.sizes[c] for c in pair], dtype=np.bool_)
-                never[tuple(group.combinations[:, [group.columns.index(c) for c in pair]].T)] = False
+                never = possible(group, pair, found.workload.shapes[place]) == 0
                 listed.append((place, np.packbits(never).tobytes().hex()))
     return listed
 
