@@ -278,8 +278,12 @@ def _carried(known: _Known, measured: Measured, then: Earlier, *, followed: bool
         variances[c] += noise
         said[c] = news, noise
     margins, carried = _possible(counts, _real(counts, variances), rows), {}
-    joints = [j._replace(counts=j.counts * (rows / max(float(j.counts.sum()), 1.0))) for j in known.joints]
-    joints = [_followed(joint, said, most, rows) for joint in known.joints] if followed and rows else joints
+    joints = [
+        _followed(j, said, most, rows)
+        if followed and rows
+        else j._replace(counts=j.counts * (rows / max(float(j.counts.sum()), 1.0)))
+        for j in known.joints
+    ]
     _use_margins(joints, counts, margins)
     for q, (association, error) in known.news.items():
         columns = workload.marginals[q]
