@@ -8,6 +8,7 @@ from typing import Any
 import polars as pl
 
 from synthstream.errors import SchemaError
+from synthstream.schema.cells import library_of
 
 _OCCURRED = (
     "{name!r} is a {kind}: its categories are those that occurred in the rows, which are private. Declare the public "
@@ -35,7 +36,7 @@ def _types_of(frame: Any) -> dict[str, Any]:
     """Polars types by name; a text for what is a category of another library's, which lists what occurred."""
     if isinstance(frame, pl.Schema):
         return dict(frame)
-    library = type(frame).__module__.partition(".")[0]
+    library = library_of(frame)
     if library not in ("polars", "pandas", "pyarrow"):
         raise SchemaError(f"frame: must be a polars, pandas or pyarrow frame, or a polars schema, not {type(frame)}")
     empty = frame[:0]  # not one row is read

@@ -30,6 +30,11 @@ _MOST_DIGITS = 400
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)(e[+-]?[0-9]+)?", re.IGNORECASE)
 
 
+def library_of(value: object) -> str:
+    """The package that a type comes from: of pandas, which is no dependency, nothing is imported to ask."""
+    return type(value).__module__.partition(".")[0]
+
+
 def plain(series: pl.Series) -> pl.Series:
     """As text, number, boolean, date or time; every other type becomes text, or null if it is nested."""
     kind = series.dtype
@@ -144,7 +149,7 @@ def _text_of_moment(value: object) -> str:
     if isinstance(value, time):
         return time.isoformat(value)
     kind = type(value)
-    of_pandas = kind.__module__.partition(".")[0] == "pandas" and kind.__name__ in ("Period", "Interval")
+    of_pandas = library_of(value) == "pandas" and kind.__name__ in ("Period", "Interval")
     return str(value) if of_pandas or kind in (UUID, IPv4Address, IPv6Address) else ""
 
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from synthstream.errors import SchemaError
-from synthstream.schema.cells import LAST_SECOND, one_by_one, plain, text_of_float, within_range
+from synthstream.schema.cells import LAST_SECOND, library_of, one_by_one, plain, text_of_float, within_range
 from synthstream.workload import FloatArray, IntArray
 
 # What to do with the text of a file. Readers that infer types of columns let one row decide how all others are read.
@@ -47,7 +47,7 @@ def polars_frame(frame: Frame, columns: Sequence[str]) -> pl.DataFrame:
     if isinstance(frame, pl.DataFrame):
         require(columns, frame.columns)
         return pl.DataFrame([frame[name] for name in columns])  # select would read some names as patterns
-    kind = type(frame).__module__.partition(".")[0]
+    kind = library_of(frame)
     if kind == "pyarrow" and hasattr(frame, "column"):
         require(columns, frame.schema.names)
         return pl.DataFrame([_arrow_column(name, frame.column(name)) for name in columns])
@@ -75,7 +75,7 @@ def polars_frame(frame: Frame, columns: Sequence[str]) -> pl.DataFrame:
 
 def names_of(frame: Frame) -> list[str]:
     """Names of a frame's columns, and of pandas' index, which is refused elsewhere; of what is no frame, none."""
-    kind = type(frame).__module__.partition(".")[0]
+    kind = library_of(frame)
     if kind == "pyarrow" and hasattr(frame, "column"):
         return list(frame.schema.names)
     if kind == "pandas" and hasattr(frame, "columns"):
@@ -86,13 +86,13 @@ def names_of(frame: Frame) -> list[str]:
 
 def is_indexed(frame: Frame) -> bool:
     """Whether pandas' index may be a column: it has a name, or is no whole numbers. Of what is no such frame, no."""
-    index = getattr(frame, "index", None) if type(frame).__module__.partition(".")[0] == "pandas" else None
+    index = getattr(frame, "index", None) if library_of(frame) == "pandas" else None
     return index is not None and (index.names != [None] or index.dtype.kind not in "iu")
 
 
 def slices(frame: Frame, rows: int) -> Iterator[Frame]:
     """A frame in parts of at most ``rows`` rows, at least one part; anything else is yielded as it is."""
-    kind = type(frame).__module__.partition(".")[0]
+    kind = library_of(frame)
     if kind not in ("polars", "pyarrow", "pandas") or isinstance(frame, pl.LazyFrame) or len(frame) <= rows:
         yield frame
         return
