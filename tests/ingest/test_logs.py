@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from synthstream.config import servers
 from synthstream.config.config import StreamConfig
 from synthstream.config.sources import KafkaConfig, PostgresConfig
 from synthstream.errors import ConfigError, SourceError
@@ -74,3 +75,21 @@ def test_a_cursor_is_good_for_its_own_log_only() -> None:
     with pytest.raises(SourceError, match="from another log") as caught:
         place_in(cursor, "kafka other", name="kafka b")
     assert "17" not in str(caught.value).replace(short("kafka other"), "").replace(short("kafka a/b/c"), "")
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("server does not support SSL, but SSL was required", "Check PGSSLMODE"),
+        ('root certificate file "/CANARY/root.crt" does not exist', "Check PGSSLMODE"),
+        ("SSL error: certificate verify failed", "Check PGSSLMODE"),
+        ('FATAL: no pg_hba.conf entry for host "CANARY", user "CANARY", database "CANARY", SSL off', "pg_hba.conf"),
+        ('FATAL: permission denied for database "CANARY"', "GRANT CONNECT"),
+        ('invalid integer value "CANARY" for connection option "port"', "no number"),
+        ('connection to server at "CANARY", port 1 failed: Connection refused', "no server answers there"),
+    ],
+)
+def test_why_a_server_cannot_be_reached_is_told_in_our_words(text: str, says: str) -> None:
+    why = servers._why(text, None)
+    assert says in why
+    assert "CANARY" not in why

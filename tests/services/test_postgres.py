@@ -300,7 +300,8 @@ REFUSED = [
     ("ALTER TABLE {t} RENAME COLUMN v TO vv", "column 'v' is missing. Did you mean 'vv'", SchemaError),
     ("ALTER TABLE {t} RENAME COLUMN id TO number", "column 'id' is missing", SchemaError),
     ("ALTER TABLE {t} DROP COLUMN v", "column 'v' is missing", SchemaError),
-    ("REVOKE SELECT ON {t} FROM reader", "GRANT SELECT ON {t} TO this user", SourceError),
+    ("REVOKE SELECT ON {t} FROM reader", "GRANT SELECT ON {t} TO this user, and USAGE ON its SCHEMA", SourceError),
+    ("ALTER TABLE {t} RENAME TO \"{t}_Old\"", "'public.\"Visits\"' if its name has capitals", SourceError),
     ("REVOKE SELECT ON SEQUENCE {t}_id_seq FROM reader", "GRANT SELECT ON SEQUENCE {t}_id_seq", SourceError),
     ("ALTER SEQUENCE {t}_id_seq CACHE 20", "ALTER SEQUENCE {t}_id_seq CACHE 1", SourceError),
     ("ALTER SEQUENCE {t}_id_seq CYCLE", "NO CYCLE", SourceError),
@@ -457,6 +458,16 @@ def test_a_standby_is_refused(server: Server, table: str, monkeypatch: pytest.Mo
     monkeypatch.setattr(source_module, "_SERVER", source_module._SERVER.replace("pg_is_in_recovery()", "true"))
     with pytest.raises(SourceError, match="Connect to the primary"):
         Reader(table).more()
+
+
+def test_no_limit_to_the_time_of_a_statement_ends_a_look(
+    server: Server, table: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server.execute(at(table, "INSERT INTO @ (v) VALUES ('a')"))
+    monkeypatch.setenv("PGOPTIONS", "-c statement_timeout=100")
+    reader = Reader(table)
+    reader.source._ask("SELECT pg_sleep(0.2)")
+    assert reader.more() == ["a"]
 
 
 def test_it_never_writes(server: Server, table: str) -> None:

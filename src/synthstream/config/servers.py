@@ -45,6 +45,7 @@ def _why(text: str, service: str | None) -> str:
     text = re.sub('"[^"]*"', "", text)
     named = "no such service" if service is None else f'no service "{service}"'
     taken = "all connections of the server are taken. Try again in a moment"
+    insecure = "no secure connection comes about. Check PGSSLMODE and PGSSLROOTCERT, and whether the server offers TLS"
     kinds = {
         "too many": taken,
         "connection slots": taken,
@@ -55,6 +56,10 @@ def _why(text: str, service: str | None) -> str:
         "database  does not exist": "there is no such database. Set PGDATABASE",
         "role": "there is no such user. Set PGUSER",
         "pg_hba": "the server refuses connections from this machine. Ask its administrator for a line in pg_hba.conf",
+        "permission denied for database": "this user may not use this database. GRANT CONNECT ON it TO this user",
+        "certificate": insecure,
+        "SSL": insecure,
+        "invalid": "a setting has a value that cannot be, such as a PGPORT that is no number. Mend it",
         "resolve": "the host has no address. Check PGHOST",
         "translate host name": "the host has no address. Check PGHOST",
         "starting up": "the server is just starting. Try again in a moment",

@@ -57,8 +57,9 @@ _FIRST = -(2**63)  # below every number that a sequence gives
 
 _SESSION = """
 SET default_transaction_read_only = on; SET row_security = off; SET TIME ZONE 'UTC'; SET DateStyle = 'ISO, YMD';
-SET enable_sort = off; SET enable_seqscan = off; SET enable_bitmapscan = off; SET jit = off
+SET enable_sort = off; SET enable_seqscan = off; SET enable_bitmapscan = off; SET jit = off; SET statement_timeout = 0
 """  # Without statistics, each page would be sorted out of all that is left; and compiling costs more than it saves.
+# If a statement had to end in time, the size of rows would decide whether they are read.
 
 _SERVER = """
 SELECT pg_is_in_recovery(), getdatabaseencoding(), d.oid, s.system_identifier
@@ -188,8 +189,8 @@ class PostgresSource:
         found = self._ask(_TABLE + "WHERE c.oid = to_regclass(%s)", self._log.table)
         if not found:
             raise SourceError(
-                f"{self.name}: there is no such table in this database. Check source.table, as in public.visits, and "
-                "which database the connection settings name."
+                f"{self.name}: there is no such table in this database. Check source.table, as in public.visits, or in "
+                "'public.\"Visits\"' if its name has capitals, and which database the connection settings name."
             )
         oid, schema, name, kind = found[0]
         if kind not in ("r", "p"):
@@ -323,7 +324,8 @@ class PostgresSource:
     def _worded(self, error: psycopg.Error) -> SourceError:
         again = "What was counted is committed; run again to go on."
         if isinstance(error, errors.InsufficientPrivilege):
-            what = f"may not be read, or a policy hides rows. GRANT SELECT ON {self._log.table} TO this user. {again}"
+            grants = f"GRANT SELECT ON {self._log.table} TO this user, and USAGE ON its SCHEMA"
+            what = f"may not be read, or a policy hides rows. {grants}. {again}"
         elif isinstance(error, errors.UndefinedTable | errors.UndefinedColumn):
             what = f"was changed while it was read. {again}"
         elif error.sqlstate is None or error.sqlstate.startswith(("08", "57")):
