@@ -132,9 +132,27 @@ def test_day_or_month_first_is_asked_where_no_text_tells(tmp_path: Path) -> None
     assert found.lines == ["[source]", 'datetime_format = "%d/%m/%Y"   # or "%m/%d/%Y"']
 
 
-def test_seconds_since_1970_have_no_key(tmp_path: Path) -> None:
-    found = told(tmp_path, toml(), rows(when=["1767225600"] * 300))
-    assert ("seconds since 1970" in words(found), found.lines) == (True, [])
+@pytest.mark.parametrize(
+    ("cell", "form"),
+    [
+        ("1767225600", "seconds"),
+        ("1767225600000", "milliseconds"),
+        ("1767225600000000", "microseconds"),
+        ("2026-01-01 00:00:00.5+00", "%Y-%m-%d %H:%M:%S%.f%#z"),
+        ("2026-01-01T00:00:00+05", "%Y-%m-%dT%H:%M:%S%.f%#z"),
+    ],
+)
+def test_what_programs_write_for_times_is_told_with_the_key(tmp_path: Path, cell: str, form: str) -> None:
+    frame = rows(when=[cell] * 300)
+    line = f'datetime_format = "{form}"'
+    assert told(tmp_path, toml(), frame).lines == ["[source]", line]
+    read = told(tmp_path, toml().replace(csv(), csv(more=f"{line}\n")), frame)
+    assert "cannot be read" not in words(read)
+
+
+def test_days_of_a_spreadsheet_have_no_key(tmp_path: Path) -> None:
+    found = told(tmp_path, toml(), rows(when=["46023"] * 300))
+    assert ("as a spreadsheet counts them" in words(found), found.lines) == (True, [])
 
 
 def test_a_wrong_list_of_values_is_told_with_what_fell_into_other(tmp_path: Path) -> None:

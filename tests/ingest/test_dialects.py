@@ -8,7 +8,9 @@ import json
 import tempfile
 import tracemalloc
 from collections.abc import Callable
+from datetime import datetime
 from pathlib import Path
+from zoneinfo import ZoneInfo
 
 import polars as pl
 import pyarrow as pa
@@ -23,6 +25,7 @@ from synthstream.ingest import lines as lines_module
 from synthstream.ingest.counting import encode, files_of
 from synthstream.ingest.files import FileSource
 from synthstream.kinds import FileKind
+from synthstream.schema.dialects import times_as
 from tests.support.aligned import files
 from tests.support.configs import SINK, number, stream_toml
 from tests.support.gates import ExactGate
@@ -37,6 +40,7 @@ name = "Uhrzeit"
 type = "datetime"
 part = "hour"
 """
+WARD = '[[columns]]\nname = "ward"\ntype = "category"\nvalues = ["A"]\n'
 COLUMNS = _COLUMNS + number("Gebühr", "bins = 4", high=2000)
 GERMAN = """[source]
 kind = "csv"
@@ -96,6 +100,29 @@ def test_each_cell_of_it_has_its_place(tmp_path: Path) -> None:
     rows = encode(config, frame)
     assert rows.ticks.tolist() == [0, 1, -1, 2]
     assert rows.codes.tolist() == [[0, 7, 2], [1, 14, 0], [0, 24, 4], [2, 24, 4]]
+
+
+@pytest.mark.parametrize(
+    ("form", "unit"), [("seconds", 1), ("%s", 1), ("milliseconds", 10**3), ("microseconds", 10**6)]
+)
+def test_numbers_since_1970_are_moments_on_the_wall_of_the_clock(tmp_path: Path, form: str, unit: int) -> None:
+    midnight = int(datetime(2026, 1, 2, tzinfo=ZoneInfo("Europe/Berlin")).timestamp()) * unit
+    cells = [midnight - 1, midnight, f" {midnight}.75 ", float(midnight), -5, "1e400", "9" * 40, "nan", "-inf", "x", ""]
+    (tmp_path / "x.csv").write_text("when,ward\n" + "".join(f"{cell},A\n" for cell in cells))
+    source = f'[source]\nkind = "csv"\npath = "x.csv"\ndatetime_format = "{form}"\n'
+    text = stream_toml(WARD, source).replace("[clock]\n", '[clock]\ntimezone = "Europe/Berlin"\n')
+    files = files_of(config := StreamConfig.from_toml(text, base=tmp_path))
+    assert files is not None
+    (frame,) = files.read(tmp_path / "x.csv", chunk_rows=100)
+    assert encode(config, frame).ticks.tolist() == [0, 1, 1, 1, 0] + [-1] * 6
+
+
+def test_an_offset_may_leave_out_its_minutes() -> None:
+    texts = pl.Series(
+        ["2026-01-02 00:30:00+01", "2026-01-02 00:30:00.5+0100", "2026-01-02 00:30:00+01:00", "2026-01-02"]
+    )
+    found = times_as(texts, ["%Y-%m-%d %H:%M:%S%.f%#z"])
+    assert found.dt.to_string("%d %H:%M").to_list() == ["01 23:30"] * 3 + [None]
 
 
 def test_lines_of_json_keep_every_cell_as_it_is_written(tmp_path: Path) -> None:
@@ -304,16 +331,16 @@ def test_a_packed_file_that_ends_early_counts_nothing(tmp_path: Path, end: str) 
         ('datetime_format = "%H:%M %p"', "%p goes with %I, not with %H"),
         ('datetime_format = "%H"', "a number of hours alone is an integer"),
         ('datetime_format = { when = ["%d.%m.%Y", "%d.%m.%Y %H:%M%z"] }', "have none"),
+        ('datetime_format = { when = ["%d.%m.%Y", "milliseconds"] }', "have none"),
         ('datetime_format = { wann = "%d.%m.%Y" }', "'wann' is neither"),
         ('datetime_format = { ward = "%d.%m.%Y" }', "'ward' is neither"),
         ("datetime_format = 3", "say a form"),
     ],
 )
 def test_what_is_no_dialect_is_told(line: str, says: str) -> None:
-    ward = '[[columns]]\nname = "ward"\ntype = "category"\nvalues = ["A"]\n'
     kind = "" if "kind" in line else 'kind = "csv"\n'
     with pytest.raises(ConfigError) as caught:
-        StreamConfig.from_toml(stream_toml(ward, f'[source]\n{kind}path = "x.csv"\n{line}\n'))
+        StreamConfig.from_toml(stream_toml(WARD, f'[source]\n{kind}path = "x.csv"\n{line}\n'))
     assert says in str(caught.value)
 
 

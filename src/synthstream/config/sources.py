@@ -17,7 +17,7 @@ from synthstream.config.keys import Name, Place, Section, Service
 from synthstream.config.objects import ObjectPath, place_of
 from synthstream.errors import ConfigError
 from synthstream.kinds import FileKind
-from synthstream.schema.dialects import holds
+from synthstream.schema.dialects import holds, zoned
 
 
 def _files(path: object) -> object:
@@ -62,11 +62,16 @@ def _formats(value: object) -> tuple[tuple[str, tuple[str, ...]], ...]:
             raise PydanticCustomError(
                 "formats",
                 "{form}: no form of a date, or of an hour with its minutes. Write it as in %d.%m.%Y, %H:%M or "
-                "%I:%M %p (%p goes with %I, not with %H); a number of hours alone is an integer",
+                "%I:%M %p (%p goes with %I, not with %H), or say seconds, milliseconds or microseconds of a number "
+                "since 1970; a number of hours alone is an integer",
                 {"form": repr(wrong[0])},
             )
-        if len({"%z" in form for form in one}) > 1:
-            raise PydanticCustomError("formats", "of several forms some have %z, and some have none; all must, or none")
+        if len(set(map(zoned, one))) > 1:
+            raise PydanticCustomError(
+                "formats",
+                "of several forms some have an offset, as %z and numbers since 1970, and some have none; all must, or "
+                "none",
+            )
     return tuple((name, tuple(one)) for name, one in forms.items())
 
 
@@ -75,6 +80,21 @@ _GROUPS = Literal[
     "", ".", ",", " ", "'", "\N{NO-BREAK SPACE}", "\N{NARROW NO-BREAK SPACE}", "\N{RIGHT SINGLE QUOTATION MARK}"
 ]
 Formats = Annotated[tuple[tuple[str, tuple[str, ...]], ...], PlainValidator(_formats)]
+
+
+class Dated(Section):
+    """What may write times in its own way.
+
+    Args:
+        datetime_format: in which forms texts write times, the first that fits: for all, or by the column's name.
+    """
+
+    datetime_format: Formats = ()
+
+    @property
+    def formats(self) -> Mapping[str, tuple[str, ...]]:
+        """In which forms texts write times, by column; ``*`` stands for all others. Where none is: ISO 8601."""
+        return dict(self.datetime_format)
 
 
 class Dialect(Section):
@@ -136,7 +156,7 @@ class Files(Section):
 
     @property
     def formats(self) -> Mapping[str, tuple[str, ...]]:
-        """In which forms texts write times, by column; ``*`` stands for all others. Where none is: ISO 8601."""
+        """As those of :class:`Dated`; none."""
         return {}
 
 
@@ -146,22 +166,7 @@ class ParquetFiles(Files):
     kind: Literal["parquet"]
 
 
-class TextFiles(Files):
-    """Files of texts.
-
-    Args:
-        datetime_format: in which forms texts write times, the first that fits: for all, or by the column's name.
-    """
-
-    datetime_format: Formats = ()
-
-    @property
-    @override
-    def formats(self) -> Mapping[str, tuple[str, ...]]:
-        return dict(self.datetime_format)
-
-
-class CsvFiles(TextFiles, Dialect):
+class CsvFiles(Dated, Files, Dialect):
     """CSV files to count."""
 
     kind: Literal["csv"]
@@ -172,7 +177,7 @@ class CsvFiles(TextFiles, Dialect):
         return Dialect.model_construct(**{name: getattr(self, name) for name in Dialect.model_fields})
 
 
-class JsonFiles(TextFiles):
+class JsonFiles(Dated, Files):
     """Files to count with an object of JSON in each line. A key that a line lacks is a missing cell."""
 
     kind: Literal["jsonl"]

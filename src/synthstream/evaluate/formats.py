@@ -16,6 +16,7 @@ import polars as pl
 from synthstream.config.sources import Dialect
 from synthstream.ingest.lines import splitter
 from synthstream.schema.coercion import numbers, times
+from synthstream.schema.dialects import times_as
 from synthstream.schema.places import SIDES, View
 
 _DATES = (
@@ -27,7 +28,8 @@ _TIMES = (
 )  # fmt: skip
 # So many different texts are tried, the most frequent ones; a format must read this share of their rows.
 _TRIED, _MOST = 200, 0.9
-_EPOCHS = {10: "seconds since 1970", 13: "milliseconds since 1970", 5: "days as a spreadsheet counts them"}
+_EPOCHS = {10: "seconds", 13: "milliseconds", 16: "microseconds"}  # since 1970, by their digits
+_OF_HOURS = ("%Y-%m-%d %H:%M:%S%.f%#z", "%Y-%m-%dT%H:%M:%S%.f%#z")  # offsets without minutes, as COPY writes them
 _WORDS = {"d": "day", "m": "month", "Y": "year", "y": "year (2 digits)", "b": "month", "B": "month"}
 _WORDS |= {"H": "hour", "I": "hour", "M": "minute", "S": "second", "p": "AM or PM"}
 # How much of a text and of a value must be the same, as difflib counts it, for one to be a slip of the other.
@@ -68,11 +70,16 @@ def lines_of_times(column: str, odd: pl.DataFrame) -> tuple[str, tuple[Line, ...
     listed = _listed(odd)
     digits = {len(text) if text.isdigit() else 0 for text, _ in listed}
     if len(digits) == 1 and digits <= _EPOCHS.keys():
-        return f"They look like {_EPOCHS[digits.pop()]}; convert them to ISO 8601.", ()
-    plain = times(pl.Series([text for text, _ in listed], dtype=pl.String), timezone="UTC").is_not_null()
-    read = sum(rows for (_, rows), reads in zip(listed, plain, strict=True) if reads)
-    if read and read >= _MOST * sum(rows for _, rows in listed):
+        unit = _EPOCHS[digits.pop()]
+        return f"They look like {unit} since 1970.", (Line("datetime_format", f'"{unit}"', column),)
+    if digits == {5}:
+        return "They look like days as a spreadsheet counts them; convert them to ISO 8601.", ()
+    texts = pl.Series([text for text, _ in listed], dtype=pl.String)
+    if _most(listed, times(texts, timezone="UTC")):
         return "They are ISO 8601: leave datetime_format out.", ()
+    for form in _OF_HOURS:
+        if _most(listed, times_as(texts, [form])):
+            return "They have offsets of hours.", (Line("datetime_format", f'"{form}"', column),)
     formats = times_of(listed)
     if not formats:
         return "No format is known that reads most of them.", ()
@@ -81,6 +88,12 @@ def lines_of_times(column: str, odd: pl.DataFrame) -> tuple[str, tuple[Line, ...
         return "Day first or month first? No text tells. Ask who writes them, and take one of the formats.", lines
     words = re.sub(r"%(\w)", lambda found: _WORDS[found[1]], formats[0])
     return f"They look like {words}.", lines
+
+
+def _most(listed: Sequence[tuple[str, int]], read: pl.Series) -> bool:
+    """Whether most rows of some texts are read, by what each text is read as."""
+    known = sum(rows for (_, rows), time in zip(listed, read, strict=True) if time is not None)
+    return 0 < known >= _MOST * sum(rows for _, rows in listed)
 
 
 def _reads(text: str, form: str) -> bool:

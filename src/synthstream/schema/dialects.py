@@ -11,6 +11,8 @@ from typing import Literal
 import polars as pl
 
 _SAMPLE = datetime(2026, 11, 23, 14, 5, 6)
+# Forms that are numbers since 1970, in UTC: microseconds of each.
+_SINCE_1970 = {"seconds": 1_000_000, "%s": 1_000_000, "milliseconds": 1_000, "microseconds": 1}
 
 
 def plain_numbers(series: pl.Series, *, decimal: str, thousands: str) -> pl.Series:
@@ -47,14 +49,17 @@ def times_as(series: pl.Series, forms: Sequence[str]) -> pl.Series:
     Args:
         series: texts.
         forms: of the crate chrono, as ``strftime`` in other languages; see :func:`holds`. A time of day without a date
-            falls on 1970-01-01. All have an offset (``%z``), or none.
+            falls on 1970-01-01. Or ``seconds``, ``milliseconds`` or ``microseconds``: a number since 1970, in UTC. All
+            are :func:`zoned`, or none.
 
     Returns:
-        Microseconds; with the zone UTC if the forms have an offset.
+        Microseconds; with the zone UTC if the forms are zoned.
 
     Example:
         >>> times_as(pl.Series(["01.02.2010", "2010-02-01", "31.02.2010"]), ["%d.%m.%Y"]).to_list()
         [datetime.datetime(2010, 2, 1, 0, 0), None, None]
+        >>> str(times_as(pl.Series(["1790812800000", "2026-10-01"]), ["milliseconds"])[0])
+        '2026-10-01 00:00:00+00:00'
     """
     text, (first, *others) = series.str.strip_chars(), forms
     found = _as(text, first)
@@ -64,9 +69,23 @@ def times_as(series: pl.Series, forms: Sequence[str]) -> pl.Series:
 
 
 def _as(text: pl.Series, form: str) -> pl.Series:
+    if form in _SINCE_1970:
+        count = (text.cast(pl.Float64, strict=False) * _SINCE_1970[form]).floor()  # exact up to the year 2255
+        return count.cast(pl.Int64, strict=False).cast(pl.Datetime("us", "UTC"))
     if holds(form) == "time":
         return (text.str.to_time(form, strict=False).to_physical() // 1000).cast(pl.Datetime("us"))
     return text.str.to_datetime(form, time_unit="us", strict=False)
+
+
+@cache
+def zoned(form: str) -> bool:
+    """Whether texts in a form tell a moment, whatever the zone: by an offset, or as a number since 1970.
+
+    Example:
+        >>> zoned("%d.%m.%Y %H:%M%z"), zoned("milliseconds"), zoned("%d.%m.%Y %H:%M")
+        (True, True, False)
+    """
+    return getattr(_as(pl.Series([None], dtype=pl.String), form).dtype, "time_zone", None) is not None
 
 
 @cache
@@ -77,8 +96,10 @@ def holds(form: str) -> Literal["date", "time"] | None:
         >>> holds("%d.%m.%Y %H:%M"), holds("%H:%M"), holds("%d.%m."), holds("DD.MM.YYYY")
         ('date', 'time', None, None)
     """
+    if form in _SINCE_1970:
+        return "date"
     try:
-        written = pl.Series([_SAMPLE]).dt.replace_time_zone("UTC").dt.to_string(form)
+        written = pl.Series([_SAMPLE]).dt.replace_time_zone("UTC").dt.to_string(form.replace("%#z", "%z"))
         if (date := written.str.to_datetime(form, strict=False)[0]) is not None and date.year == _SAMPLE.year:
             return "date"
         time = written.str.to_time(form, strict=False)[0]
