@@ -10,7 +10,10 @@ from synthstream.config import servers
 from synthstream.config.config import StreamConfig
 from synthstream.config.sources import KafkaConfig, PostgresConfig
 from synthstream.errors import ConfigError, SourceError
+from synthstream.ingest.counting import file_of
 from synthstream.ingest.cursors import cursor_of, place_in, short
+from synthstream.ingest.logs import opened
+from synthstream.stream import succession
 from tests.support.streams import text_of
 
 _FILES = 'kind = "parquet"\npath = "rows-*.parquet"'
@@ -36,6 +39,19 @@ def test_a_topic(tmp_path: Path) -> None:
     assert config.log.name == "kafka visits"
 
 
+@pytest.mark.parametrize(
+    "log", ['kind = "postgres"\ntable = "visits"\nsequence = "id"', 'kind = "kafka"\ntopic = "visits"']
+)
+def test_how_a_log_writes_times_reaches_what_reads_it(tmp_path: Path, log: str) -> None:
+    plain, config = read(log, tmp_path), read(f'{log}\ndatetime_format = "milliseconds"', tmp_path)
+    assert config.log is not None
+    assert config.clock.column is not None
+    assert vars(opened(config, config.log))["_forms"] == {config.clock.column: ("milliseconds",)}
+    assert file_of(config, tmp_path / "export.csv").formats == {config.clock.column: ("milliseconds",)}
+    assert config.public_json() == plain.public_json()
+    assert succession._reading(config) != succession._reading(plain)  # so --read-again is refused
+
+
 def test_files_are_as_ever(tmp_path: Path) -> None:
     config = read(_FILES, tmp_path)
     assert config.log is None
@@ -52,8 +68,13 @@ def test_files_are_as_ever(tmp_path: Path) -> None:
         ('kind = "parquet"', "source.path: this key is required"),
         (
             'kind = "kafka"\ntopic = "t"\npath = "x"',
-            'path: has no effect with kind = "kafka", whose keys are topic, format, encoding',
+            'path: has no effect with kind = "kafka", whose keys are datetime_format, topic, format, encoding',
         ),
+        (
+            'kind = "kafka"\ntopic = "t"\nformat = "debezium"\ndatetime_format = "milliseconds"',
+            "datetime_format: times of changes are read as ISO 8601",
+        ),
+        ('kind = "kafka"\ntopic = "t"\ndatetime_format = { wann = "seconds" }', "'wann' is neither"),
         ('kind = "csv"\npath = "x"\ntable = "t"', 'table: has no effect with kind = "csv"'),
         ('kind = "kafka"\ntopic = "a b"', "source.topic"),
         ('kind = "postgres"\ntable = "t"\nsequence = "i"\nservice = "a b"', "source.service"),

@@ -6,6 +6,7 @@ import itertools
 import json
 import tracemalloc
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -135,6 +136,14 @@ def test_what_messages_hold_besides_is_not_kept() -> None:
         assert tracemalloc.get_traced_memory()[1] < 60 * len(message)
     finally:
         tracemalloc.stop()
+
+
+def test_numbers_since_1970_are_times_where_they_are_said_to_be(cluster: Cluster, topic: str) -> None:
+    cluster.send(topic, b'{"v": 1767225600000}', b'{"v": "1767225600000"}', b'{"v": {}}', b"[", None, partition=0)
+    reading = KafkaSource(KafkaConfig(kind="kafka", topic=topic), ("v",), forms={"v": ["milliseconds"]})
+    _OPEN.append(reading)
+    ((frame, _),) = reading.read(None)
+    assert frame["v"].to_list() == [datetime(2026, 1, 1, tzinfo=UTC)] * 2 + [None] * 3
 
 
 def test_a_poisoned_message_is_one_row(cluster: Cluster, topic: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -452,6 +453,42 @@ def test_a_server_that_stops_is_told_and_read_on_afterwards(
         reader.more()
     server.start()
     assert reader.more() == [str(i) for i in range(11, 31)]
+
+
+CLOCKS = [  # the clock's type, whether a form of times is said, and what is wrong
+    ("bigint", False, 'datetime_format = "milliseconds"'),
+    ("numeric", False, 'datetime_format = "milliseconds"'),
+    ("jsonb", False, "of type jsonb"),
+    ("bigint", True, None),
+    ("text", False, None),
+    ("text", True, None),
+    ("date", False, None),
+    ("timestamptz", True, "Leave datetime_format out"),
+]
+
+
+@pytest.mark.parametrize(("kind", "said", "wrong"), CLOCKS)
+def test_a_clock_whose_type_holds_no_times_is_refused_by_the_catalogue(
+    server: Server, table: str, kind: str, said: bool, wrong: str | None
+) -> None:
+    server.execute(at(table, f"ALTER TABLE @ ADD t {kind}"))
+    forms = {"t": ["milliseconds"]} if said else {}
+    reading = PostgresSource(source(table)._log, ("v", "t"), clock="t", forms=forms)
+    _OPEN.append(reading)
+    if wrong is None:
+        reading.look()
+        return
+    with pytest.raises(SourceError, match=wrong):
+        reading.look()
+
+
+def test_numbers_since_1970_are_times_where_they_are_said_to_be(server: Server, table: str) -> None:
+    server.execute(at(table, "ALTER TABLE @ ADD t bigint"))
+    server.execute(at(table, "INSERT INTO @ (t) VALUES (1767225600000), (NULL), (-9223372036854775808)"))
+    reading = PostgresSource(source(table)._log, ("v", "t"), clock="t", forms={"t": ["milliseconds"]})
+    _OPEN.append(reading)
+    ((frame, _),) = reading.read(None)
+    assert frame["t"].to_list() == [datetime(2026, 1, 1, tzinfo=UTC), None, None]
 
 
 def test_a_standby_is_refused(server: Server, table: str, monkeypatch: pytest.MonkeyPatch) -> None:

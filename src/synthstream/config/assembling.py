@@ -25,7 +25,7 @@ from synthstream.config.sections import (
     column_of,
     coordinate_of,
 )
-from synthstream.config.sources import DeltaConfig, Files, KafkaConfig
+from synthstream.config.sources import DeltaConfig, Files, KafkaConfig, LogConfig
 from synthstream.config.synthesis import SynthesizerConfig, partition_of, workload_of
 from synthstream.errors import ConfigError
 from synthstream.kinds import NEWEST, SYNTHESIZERS, Edition, kind_of
@@ -85,7 +85,7 @@ def objects(file: File, base: Path, problems: Problems, before: Before, *, editi
         constraints = constraints_of(file.constraints, kind, schema, base, problems, known=nested(schema))
     problems.attempt("op", lambda: _of_its_own(file))
     after = problems.attempt("after", lambda: _after(file.after, schema, base, before))
-    if isinstance(file.source, Files):
+    if file.source is not None:
         problems.attempt("source", partial(_check_reading, file, file.source))
     if budget is not None:
         problems.attempt("synthesizer", partial(file.synthesizer.check, budget))
@@ -200,11 +200,16 @@ def _of_its_own(file: File) -> None:
         raise ConfigError(f"op = {file.op!r}: is the column of [clock] too. Name the column that holds 1 and -1")
 
 
-def _check_reading(file: File, source: Files) -> None:
+def _check_reading(file: File, source: Files | LogConfig) -> None:
     """Raise unless signs differ, forms of times are of times, and what has a form of its own is read in one way."""
-    source.dialect.check()
-    if (kind := kind_of(source.path)) not in (None, source.kind):
-        raise ConfigError(f'source.kind: by their names its files are {kind}. Say kind = "{kind}", or name others')
+    own = {"time"} if source.formats else set()
+    if isinstance(source, Files):
+        source.dialect.check()
+        if (kind := kind_of(source.path)) not in (None, source.kind):
+            raise ConfigError(f'source.kind: by their names its files are {kind}. Say kind = "{kind}", or name others')
+        own |= {"number"} if (source.dialect.decimal, source.dialect.thousands) != (".", "") else set()
+    elif own and source.of_changes:
+        raise ConfigError("datetime_format: times of changes are read as ISO 8601. Leave it out")
     persons = file.privacy.persons
     person = None if persons is None else persons.person
     ways: dict[str | None, set[str]] = {file.op: {"text"}, person: {"text"}, file.clock.column: {"time"}}
@@ -212,8 +217,6 @@ def _check_reading(file: File, source: Files) -> None:
         way = {"datetime": "time", "integer": "number", "number": "number", "place": "number"}.get(column.type, "text")
         for source_column in column.sources:
             ways.setdefault(source_column, set()).add(way)
-    own = {"time"} if source.formats else set()
-    own |= {"number"} if (source.dialect.decimal, source.dialect.thousands) != (".", "") else set()
     for key in source.formats:
         if key != "*" and "time" not in ways.get(key, ()):
             raise ConfigError(

@@ -183,7 +183,7 @@ class JsonFiles(Dated, Files):
     kind: Literal["jsonl"]
 
 
-class PostgresConfig(Section):
+class PostgresConfig(Dated):
     """A table of PostgreSQL that rows are inserted into.
 
     Args:
@@ -209,7 +209,7 @@ class PostgresConfig(Section):
     private: ClassVar[tuple[Path, ...]] = ()
 
 
-class KafkaConfig(Section):
+class KafkaConfig(Dated):
     """A topic of Kafka.
 
     Args:
@@ -251,6 +251,7 @@ class DeltaConfig(Section):
     kind: Literal["delta"]
     format: Literal["rows", "changes"] = "rows"
     path: Annotated[Place, BeforeValidator(_files)]
+    formats: ClassVar[Mapping[str, tuple[str, ...]]] = {}
 
     @property
     def name(self) -> str:

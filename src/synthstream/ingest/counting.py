@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -77,17 +77,23 @@ def columns_of(config: StreamConfig, *, away: bool = False, timed: bool = True) 
     return tuple(dict.fromkeys([*config.schema.read_from, *extra]))
 
 
+def forms_of(config: StreamConfig) -> dict[str, Sequence[str]]:
+    """In which forms texts of the source write times, by the columns that times are read from."""
+    source = config.source or config.log
+    forms = {} if source is None else source.formats
+    times = {config.clock.column, *(column.read_from for column in config.schema.columns if column.type == "datetime")}
+    return {name: form for name in columns_of(config) if name in times and (form := forms.get(name, forms.get("*")))}
+
+
 def files_of(config: StreamConfig) -> FileSource | None:
     """The files of the configured source; ``None`` if rows come from elsewhere."""
     source = config.source
     if source is None:
         return None
-    columns, forms = columns_of(config), source.formats
-    times = {config.clock.column, *(column.read_from for column in config.schema.columns if column.type == "datetime")}
     return FileSource(
         kind=source.kind,
         path=source.path,
-        columns=columns,
+        columns=columns_of(config),
         dialect=source.dialect,
         numbers=frozenset(
             name
@@ -95,7 +101,7 @@ def files_of(config: StreamConfig) -> FileSource | None:
             if column.type in ("integer", "number", "place")
             for name in column.sources
         ),
-        formats={name: form for name in columns if name in times and (form := forms.get(name, forms.get("*")))},
+        formats=forms_of(config),
     )
 
 
@@ -119,7 +125,8 @@ def refuse_other_columns(source: FileSource, paths: Iterable[Path]) -> None:
 
 def file_of(config: StreamConfig, path: Path, **more: Any) -> FileSource:
     """How one file is read, wherever it lies: as the source's own are; its name says of which kind it is."""
-    files = files_of(config) or FileSource(kind="csv", path=path, columns=columns_of(config))
+    own = FileSource(kind="csv", path=path, columns=columns_of(config), formats=forms_of(config))
+    files = files_of(config) or own
     return replace(files, kind=kind_of(path) or "parquet", path=path, **more)
 
 

@@ -36,6 +36,7 @@ from synthstream.ingest.avro import ADDRESS, PREFIX, AvroMessages
 from synthstream.ingest.changes import Cells, Changes
 from synthstream.ingest.cursors import cursor_of, origin_of, place_in
 from synthstream.ingest.lines import cell_of, object_of
+from synthstream.schema.dialects import NO_FORMS, Forms, dated
 
 _PAGE_ROWS = 50_000
 _PAGE_BYTES = 64 * 2**20
@@ -80,11 +81,15 @@ class KafkaSource:
     Args:
         columns: keys to read; others are never looked at.
         changes: how messages that are changes of a table become rows; left out: a message is a row.
+        forms: in which forms texts of columns write times.
     """
 
-    def __init__(self, log: KafkaConfig, columns: Sequence[str], *, changes: Changes | None = None) -> None:
+    def __init__(
+        self, log: KafkaConfig, columns: Sequence[str], *, changes: Changes | None = None, forms: Forms = NO_FORMS
+    ) -> None:
         self.name, self._topic, self._config_file = log.name, log.topic, log.config_file
         self._columns, self._changes, self._in_avro = tuple(columns), changes, log.encoding == "avro"
+        self._forms = forms
         self._avro: AvroMessages | None = None
         self._consumer: Consumer | None = None
         self._admin: AdminClient | None = None
@@ -266,7 +271,7 @@ class KafkaSource:
             found = read(message)
             rows: Iterable[Cells] = (found,) if self._changes is None else self._changes.rows(message, found)
             cells += [[cell_of(row.get(name)) for name in self._columns] for row in rows]
-        return pl.DataFrame(cells, schema=dict.fromkeys(self._columns, pl.String), orient="row")
+        return dated(pl.DataFrame(cells, schema=dict.fromkeys(self._columns, pl.String), orient="row"), self._forms)
 
     # -- errors -------------------------------------------------------------------------------------------------
 

@@ -9,7 +9,7 @@ from synthstream.config.config import StreamConfig
 from synthstream.config.sources import DeltaConfig, LogConfig, PostgresConfig
 from synthstream.errors import ConfigError, SchemaError, SourceError
 from synthstream.ingest.changes import Changes
-from synthstream.ingest.counting import columns_of, files_of
+from synthstream.ingest.counting import columns_of, files_of, forms_of
 from synthstream.ingest.cursors import CursorSource
 from synthstream.ingest.delta import DeltaSource
 
@@ -28,10 +28,10 @@ def opened(config: StreamConfig, log: LogConfig) -> CursorSource:
         if isinstance(log, PostgresConfig):
             from synthstream.ingest.postgres import PostgresSource
 
-            return PostgresSource(log, columns)
+            return PostgresSource(log, columns, clock=config.clock.column, forms=forms_of(config))
         from synthstream.ingest.kafka import KafkaSource
 
-        return KafkaSource(log, columns, changes=changes)
+        return KafkaSource(log, columns, changes=changes, forms=forms_of(config))
     except ImportError:
         raise ConfigError(
             f"source.kind = \"{log.kind}\" needs a library that is not installed: pip install 'synthstream[{log.kind}]'"

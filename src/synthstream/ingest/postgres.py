@@ -45,9 +45,11 @@ from synthstream.config.sources import PostgresConfig
 from synthstream.errors import SourceError
 from synthstream.ingest.cursors import cursor_of, place_in
 from synthstream.schema.coercion import require
+from synthstream.schema.dialects import NO_FORMS, Forms, dated
 
 _PAGE_ROWS = 50_000
 _LONGEST = 4096  # characters of a cell; of a longer one, the first. Memory is bounded, whatever stands in a cell.
+_TIMES = ("timestamptz", "timestamp", "date")
 _LARGEST = 2**17  # stored bytes of any other cell; a larger one is missing, because a server cannot always write it out
 _TEXTS = ("text", "varchar", "bpchar", "bool")  # of these any cell has a text, or the beginning of one
 _PATIENCE = 10.0  # seconds that writers are waited for
@@ -136,10 +138,15 @@ class PostgresSource:
 
     Args:
         columns: what to read; other columns are never looked at.
+        clock: the one of them that tells when a row was, if there is one.
+        forms: in which forms texts of columns write times.
     """
 
-    def __init__(self, log: PostgresConfig, columns: Sequence[str]) -> None:
+    def __init__(
+        self, log: PostgresConfig, columns: Sequence[str], *, clock: str | None = None, forms: Forms = NO_FORMS
+    ) -> None:
         self.name, self._log, self._columns = log.name, log, tuple(columns)
+        self._clock, self._forms = clock, forms
         self._connection: psycopg.Connection[Any] | None = None
         self._looks: list[tuple[int, Writers]] = []  # bounds that are not proven yet, and who could write below them
         self.waits = False
@@ -200,6 +207,7 @@ class PostgresSource:
         number, kind = next(rest for column, *rest in columns if column == self._log.sequence)
         if kind not in ("int2", "int4", "int8"):
             raise SourceError(f"{self.name}: source.sequence = {self._log.sequence}: must be a column of integers.")
+        self._require_times({column: kind for column, _, kind in columns})
         return _Table(
             oid=oid,
             database=database,
@@ -208,6 +216,21 @@ class PostgresSource:
             kinds={column: kind for column, _, kind in columns},
             sequence=self._sequence(oid, number),
             codec=self._codec(encoding),
+        )
+
+    def _require_times(self, kinds: dict[str, str]) -> None:
+        """Raise if the clock's column holds no times, by its type: all rows would count in the open tick."""
+        kind, said = kinds.get(self._clock or ""), self._clock in self._forms
+        if kind is None or kind in _TEXTS or (kind in _TIMES) != said:
+            return
+        mend = (
+            "Leave datetime_format out for it: times of this type are read as they are."
+            if kind in _TIMES
+            else 'If it counts from 1970, say so in [source], as in datetime_format = "milliseconds".'
+        )
+        raise SourceError(
+            f"{self.name}: no time could be read from {self._clock!r}, the column of [clock], of type {kind}. {mend} "
+            "Nothing was counted."
         )
 
     def _sequence(self, table: int, number: int) -> sql.Identifier:
@@ -303,9 +326,8 @@ class PostgresSource:
         cells: Sequence[Sequence[Any]] = list(zip(*rows, strict=True))[1:]
         if codec is not None:
             cells = [[None if cell is None else cell.decode(codec, "replace") for cell in column] for column in cells]
-        return pl.DataFrame(
-            [pl.Series(name, column, dtype=pl.String) for name, column in zip(self._columns, cells, strict=True)]
-        )
+        named = zip(self._columns, cells, strict=True)
+        return dated(pl.DataFrame([pl.Series(name, column, dtype=pl.String) for name, column in named]), self._forms)
 
     # -- errors -------------------------------------------------------------------------------------------------
 

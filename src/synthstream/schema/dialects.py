@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from functools import cache
+from types import MappingProxyType
 from typing import Literal
 
 import polars as pl
 
 _SAMPLE = datetime(2026, 11, 23, 14, 5, 6)
+Forms = Mapping[str, Sequence[str]]
+NO_FORMS: Forms = MappingProxyType({})
 # Forms that are numbers since 1970, in UTC: microseconds of each.
 _SINCE_1970 = {"seconds": 1_000_000, "%s": 1_000_000, "milliseconds": 1_000, "microseconds": 1}
 
@@ -66,6 +69,11 @@ def times_as(series: pl.Series, forms: Sequence[str]) -> pl.Series:
     for form in others:
         found = found.zip_with(found.is_not_null(), _as(text, form))
     return found
+
+
+def dated(frame: pl.DataFrame, forms: Forms) -> pl.DataFrame:
+    """Texts, with times in place of those that have forms."""
+    return frame.with_columns(times_as(frame[name], form).alias(name) for name, form in forms.items())
 
 
 def _as(text: pl.Series, form: str) -> pl.Series:

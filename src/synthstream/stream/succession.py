@@ -184,7 +184,7 @@ def _refuse_to_read_otherwise(old: StreamConfig, new: StreamConfig) -> None:
 def _reading(config: StreamConfig) -> Any:
     """All that decides how a time is read."""
     if config.source is None:
-        return None if config.log is None else (config.log.kind, getattr(config.log, "format", None))
+        return None if config.log is None else (config.log.kind, config.log.format, dict(config.log.formats))
     return config.source.kind, config.source.dialect, dict(config.source.formats)
 
 
