@@ -117,6 +117,14 @@ def test_numbers_since_1970_are_moments_on_the_wall_of_the_clock(tmp_path: Path,
     assert encode(config, frame).ticks.tolist() == [0, 1, 1, 1, 0] + [-1] * 6
 
 
+def test_a_fraction_may_be_said_as_python_says_it() -> None:
+    source = '[source]\nkind = "csv"\npath = "x.csv"\ndatetime_format = "%Y-%m-%d %H:%M:%S.%f"\n'
+    files = files_of(StreamConfig.from_toml(stream_toml(WARD, source)))
+    assert files is not None
+    found = files.meant(pl.Series("when", ["2026-01-02 00:30:00.5", "2026-01-02 00:30:00"]))
+    assert found.dt.microsecond().to_list() == [500_000, 0]
+
+
 def test_an_offset_may_leave_out_its_minutes() -> None:
     texts = pl.Series(
         ["2026-01-02 00:30:00+01", "2026-01-02 00:30:00.5+0100", "2026-01-02 00:30:00+01:00", "2026-01-02"]

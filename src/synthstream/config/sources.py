@@ -54,9 +54,10 @@ def _header(value: object) -> int | tuple[str, ...]:
 def _formats(value: object) -> tuple[tuple[str, tuple[str, ...]], ...]:
     found = value if isinstance(value, dict) and value else dict(value) if isinstance(value, tuple) else {"*": value}
     forms: dict[str, Any] = {name: (one,) if isinstance(one, str) else one for name, one in found.items()}
-    for one in forms.values():
+    for name, one in forms.items():
         if not isinstance(one, list | tuple) or not one or not all(isinstance(form, str) for form in one):
             raise PydanticCustomError("formats", "say a form such as %d.%m.%Y, a list of forms, or a table by column")
+        forms[name] = one = [form.replace(".%f", "%.f") for form in one]  # as Python writes a fraction
         wrong = [form for form in one if holds(form) is None]
         if wrong:
             raise PydanticCustomError(
