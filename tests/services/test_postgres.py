@@ -507,6 +507,25 @@ def test_no_limit_to_the_time_of_a_statement_ends_a_look(
     assert reader.more() == ["a"]
 
 
+@pytest.mark.parametrize("parted", [False, True])
+def test_a_table_that_a_subscription_fills_is_refused(server: Server, table: str, parted: bool) -> None:
+    """Its rows bring the numbers of another server; its own sequence stands still, and none would ever be read."""
+    if parted:
+        server.execute(
+            at(table, "DROP TABLE @; CREATE TABLE @ (id bigserial PRIMARY KEY, v text) PARTITION BY RANGE (id);")
+            + at(table, "CREATE TABLE @_1 PARTITION OF @ DEFAULT; GRANT SELECT ON @, @_id_seq TO reader")
+        )
+    Reader(table).more()
+    place = f"host={server.folder} user=owner password={server.password} dbname=postgres"
+    server.execute(at(table, "CREATE PUBLICATION p@ FOR TABLE @"))
+    options = "enabled = false, create_slot = false, slot_name = NONE, copy_data = false"
+    server.execute(at(table, f"CREATE SUBSCRIPTION s@ CONNECTION '{place}' PUBLICATION p@ WITH ({options})"))
+    with pytest.raises(SourceError, match="Connect to the server where rows are inserted"):
+        Reader(table).more()
+    server.execute(at(table, "DROP SUBSCRIPTION s@"))
+    server.execute(at(table, "DROP PUBLICATION p@"))
+
+
 def test_it_never_writes(server: Server, table: str) -> None:
     connection = source(table)._connected()
     with pytest.raises(psycopg.errors.ReadOnlySqlTransaction):

@@ -23,7 +23,7 @@ on (``run --follow``).
 What it takes on trust: the insert itself draws the number (no application draws numbers ahead), and rows that were
 inserted are not changed, given another number, or moved into the table with the numbers of another one. That the
 sequence keeps no numbers back for a session (``CACHE 1``), counts upwards and does not cycle is seen in the catalogue,
-and so is whether this is a standby, which does not know who writes.
+and so is whether this is a standby, which does not know who writes, or the table a copy that a subscription fills.
 """
 
 from __future__ import annotations
@@ -69,6 +69,12 @@ FROM pg_control_system() s, pg_database d WHERE d.datname = current_database()
 """
 
 _TABLE = "SELECT c.oid, n.nspname, c.relname, c.relkind FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
+
+# Whether logical replication writes to a table, or to a part of it.
+_SUBSCRIBED = """
+SELECT 1 FROM pg_subscription_rel
+WHERE srrelid = %(table)s OR srrelid IN (SELECT relid FROM pg_partition_tree(%(table)s)) LIMIT 1
+"""
 
 # Columns of a table and the type that each is stored as, beneath any domains; without columns that are computed when
 # they are read, because a row could make that fail.
@@ -202,6 +208,11 @@ class PostgresSource:
         oid, schema, name, kind = found[0]
         if kind not in ("r", "p"):
             raise SourceError(f"{self.name}: is not a table. Name the table that rows are inserted into.")
+        if self._ask(_SUBSCRIBED, table=oid):
+            raise SourceError(
+                f"{self.name}: a subscription fills it, with numbers that were drawn on another server: its own "
+                "sequence does not tell which rows are there. Connect to the server where rows are inserted."
+            )
         columns = self._ask(_COLUMNS, table=oid)
         require((*self._columns, self._log.sequence), [column for column, _, _ in columns], of=f"{self.name}: ")
         number, kind = next(rest for column, *rest in columns if column == self._log.sequence)
