@@ -5,9 +5,11 @@ from __future__ import annotations
 import errno
 import os
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
 
+import polars as pl
 import pytest
 from typer.testing import CliRunner
 
@@ -15,6 +17,7 @@ from synthstream import Counting, Stream, StreamConfig
 from synthstream.cli.app import app
 from synthstream.config.config import load
 from synthstream.errors import SourceError, StateError
+from synthstream.ingest import intake, logs
 from synthstream.ingest.filenames import FileNames
 from synthstream.ingest.intake import Elsewhere
 from synthstream.schema.coercion import Frame
@@ -393,3 +396,56 @@ def test_following_takes_the_answer_for_what_is_there_when_it_begins(tmp_path: P
     config = stream_in(tmp_path, "new/rows-*.parquet", until="2026-01-04")
     assert "1 new release(s), 3 in all" in run(tmp_path, "--follow", "--new-files")
     assert names_in(config) == ["new/rows-0.parquet", "old/rows-0.parquet"]
+
+
+class Log:
+    """A log of some rows, each of which is read once."""
+
+    name, waits = "kafka visits", False
+
+    def __init__(self, number: int) -> None:
+        self._number = number
+
+    def look(self) -> None: ...
+
+    def read(self, after: bytes | None) -> Iterator[tuple[pl.DataFrame, bytes]]:
+        if after is None and self._number:
+            yield rows(self._number, 1), b"end"
+
+    def close(self) -> None: ...
+
+
+@pytest.mark.parametrize("number", [0, 50])
+def test_another_kind_of_source_is_asked_about_once_whatever_it_holds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    for module in (intake, logs):
+        monkeypatch.setattr(module, "opened", lambda config, log: Log(number))
+    stream_in(tmp_path, "rows-*.parquet")
+    files = (tmp_path / "stream.toml").read_text()
+    log = files.replace('kind = "parquet"\npath = "rows-*.parquet"', 'kind = "kafka"\ntopic = "visits"')
+    written(tmp_path / "rows-1.parquet")
+    run(tmp_path)
+    for text, until in ((log, "2026-01-04"), (files, "2026-01-05"), (log, "2026-01-06")):
+        (tmp_path / "stream.toml").write_text(text.replace("until = 2026-01-03", f"until = {until}"))
+        assert "If all events here are new ones, say `synthstream run --new-files`" in " ".join(
+            refused(tmp_path).split()
+        )
+        run(tmp_path, "--new-files")
+        run(tmp_path)
+
+
+@pytest.mark.parametrize("number", [0, 50])
+def test_files_after_a_log_are_asked_about_whatever_it_held(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    for module in (intake, logs):
+        monkeypatch.setattr(module, "opened", lambda config, log: Log(number))
+    stream_in(tmp_path, "rows-*.parquet")
+    files = (tmp_path / "stream.toml").read_text()
+    log = files.replace('kind = "parquet"\npath = "rows-*.parquet"', 'kind = "kafka"\ntopic = "visits"')
+    (tmp_path / "stream.toml").write_text(log)
+    run(tmp_path)
+    run(tmp_path)
+    (tmp_path / "stream.toml").write_text(files)
+    assert "has counted events from a table or topic" in " ".join(refused(tmp_path).split())

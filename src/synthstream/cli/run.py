@@ -38,7 +38,9 @@ if TYPE_CHECKING:
     from synthstream.stream.stream import Stream
 
 
-NewFiles = Annotated[bool, typer.Option("--new-files", help="Files that seem to be moved hold new events: count them.")]
+NewFiles = Annotated[
+    bool, typer.Option("--new-files", help="Files that seem to be moved, or another kind of source, hold new events.")
+]
 Yes = Annotated[
     bool, typer.Option("--yes", help="Open a stream that was never opened, without asking: that spends its budget.")
 ]

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Literal
 
 from synthstream.config.sources import Files
 from synthstream.errors import SourceError
@@ -24,6 +25,8 @@ _ITEM = "file "
 RETIRED = "retired"
 # In the state: hashes of the names that were new, or gone, when the operator said that files hold new events.
 _ANSWERED = "new files"
+# A setting of the state: whether the source was files or a log when it was last read. Left out: files, or none.
+_SOURCE = "source"
 _UP = ".."
 
 
@@ -35,6 +38,32 @@ def item_of(name: str) -> str:
 def counted(store: Store) -> set[str]:
     """Names of all files that were counted."""
     return {item[len(_ITEM) :] for item in store.items(_ITEM)}
+
+
+def settle_kind(store: Store, kind: Literal["files", "log"], name: str, *, begun: bool, new_files: bool) -> None:
+    """Stop to ask the operator if a source of the other kind was counted, whose events this one may hold again.
+
+    Args:
+        name: of the source, in messages.
+        begun: a log, of which something was counted.
+        new_files: do not ask: it holds new events.
+
+    Raises:
+        SourceError: it must be asked. What decides is names of files, and what was read before, not rows.
+    """
+    last = store.meta(_SOURCE)
+    if last == kind:
+        return
+    if not new_files and (last == "log" if kind == "files" else last == "files" or (not begun and counted(store))):
+        other = "files" if kind == "log" else "a table or topic"
+        raise SourceError(
+            f"{name}: this stream has counted events from {other} until now. Those that are here, too, would count "
+            "twice, and be protected half as well. If all events here are new ones, say `synthstream run --new-files`. "
+            "Nothing was counted, and no tick was closed."
+        )
+    if kind == "log" or last is not None:
+        with store.transaction("names"):
+            store.put_meta(_SOURCE, kind)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -35,7 +35,7 @@ from synthstream.ingest.counting import (
     refuse_other_columns,
 )
 from synthstream.ingest.cursors import CursorSource
-from synthstream.ingest.filenames import RETIRED, FileNames, counted, item_of
+from synthstream.ingest.filenames import RETIRED, FileNames, counted, item_of, settle_kind
 from synthstream.ingest.files import FileSource, path_of
 from synthstream.ingest.logs import opened
 from synthstream.ingest.persons import Contributions
@@ -163,10 +163,13 @@ class Intake:
     ) -> int:
         source, log, config = files_of(self._config), self._config.log, self._config.source
         if log is not None:
+            begun = self._store.meta(CURSOR) is not None
+            settle_kind(self._store, "log", log.name, begun=begun, new_files=new_files)
             self._follow(log, open_tick)
         self.findings, new = {}, 0
         if source is None or config is None:
             return 0
+        settle_kind(self._store, "files", str(config.path), begun=False, new_files=new_files)
         naming, there = FileNames(source=config, base=self._config.base), source.files()
         if before is not None:  # what came later decides about nothing yet
             known = counted(self._store)

@@ -200,8 +200,8 @@ class Stream:
         Args:
             progress: wraps the loop over all files of the source, as a progress bar does.
             elsewhere: what other machines do; files are then committed in groups.
-            new_files: files that seem to be moved hold new events. It covers what is new, and what is gone, now; what
-                is moved there later is asked about again.
+            new_files: files that seem to be moved, or a source of another kind, hold new events. It covers what is
+                new, and what is gone, now; what is moved there later is asked about again.
             before: files that appeared later, by the clock of their file system, are left for the next look.
 
         Returns:
