@@ -6,6 +6,7 @@ import math
 from dataclasses import replace
 
 from synthstream.config.config import StreamConfig
+from synthstream.kinds import spelled
 from synthstream.privacy import Unit
 from synthstream.publish.readme import left_out
 from synthstream.synthesizers.succession import promise_of
@@ -74,8 +75,8 @@ def _of_persons(config: StreamConfig, unit: Unit) -> dict[str, str]:
     }
     if unit.per is not None:
         found["A limit for a period protects a period"] = (
-            f"The promise is for what of a person comes to be counted within one fixed period of {unit.per}. A person "
-            f"with events in k periods is protected less: {_of_several(config, 'periods')}"
+            f"The promise is for what of a person comes to be counted within one fixed period of {spelled(unit.per)}. "
+            f"A person with events in k periods is protected less: {_of_several(config, 'periods')}"
         )
     return found
 
