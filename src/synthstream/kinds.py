@@ -1,7 +1,11 @@
-"""Names of the kinds of parts that a configuration may choose. What each kind does is written where it is made."""
+"""Names of the kinds of parts that a configuration may choose, and of lengths of time.
+
+What each kind does is written where it is made.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from importlib import import_module
 from pathlib import PurePath
@@ -113,3 +117,28 @@ def kind_of(name: PurePath) -> FileKind | None:
 
 # What a mirror gets of each release.
 Content = Literal["rows", "tables"]
+
+
+# Lengths of ticks and periods, as they are configured.
+_UNITS = {"m": "minute", "h": "hour", "d": "day", "w": "week", "mo": "month", "q": "quarter", "y": "year"}
+
+
+def spelled(length: str) -> str:
+    """A length with its number.
+
+    Example:
+        >>> spelled("1mo"), spelled("30d")
+        ('1 month', '30 days')
+    """
+    number, unit = re.fullmatch(r"(\d+)(\w+)", length).groups()  # type: ignore[union-attr]
+    return f"{number} {_UNITS[unit]}{'' if number == '1' else 's'}"
+
+
+def span(length: str) -> str:
+    """The same; of one, its unit alone.
+
+    Example:
+        >>> span("1w"), span("15m")
+        ('week', '15 minutes')
+    """
+    return spelled(length).removeprefix("1 ")

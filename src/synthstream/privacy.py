@@ -14,6 +14,7 @@ from typing import Literal
 from synthstream.accounting.gaussian import keeps, largest_rho, least_epsilon
 from synthstream.accounting.zcdp import BITS, LARGEST_DELTA, MARGIN, SMALLEST_DELTA, coarse, epsilon_for, rho_for
 from synthstream.errors import BudgetExceeded
+from synthstream.kinds import spelled
 
 Neighbours = Literal["add-remove", "replace-one"]
 
@@ -116,10 +117,10 @@ class Unit:
         if self.per is None:
             return f"{learns} in the stream, as long as a person has one key. {dropped}"
         return (
-            f"{learns} there in any one period of {self.per}, as long as a person has one key. Periods are fixed: they "
-            "follow each other from the start of the clock, and a row that comes late belongs to the one in which it "
-            "comes. A person who is there in k periods is protected less: epsilon counts k times, and with delta above "
-            f"0 more. {dropped}"
+            f"{learns} there in any one period of {spelled(self.per)}, as long as a person has one key. Periods are "
+            "fixed: they follow each other from the start of the clock, and a row that comes late belongs to the one "
+            "in which it comes. A person who is there in k periods is protected less: epsilon counts k times, and with "
+            f"delta above 0 more. {dropped}"
         )
 
 

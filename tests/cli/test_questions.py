@@ -17,7 +17,7 @@ from synthstream.cli.app import app
 from synthstream.errors import SynthstreamError
 from synthstream.schema.clock import Clock
 from tests.support.gates import ExactGate
-from tests.support.streams import configured, rows
+from tests.support.streams import PERSONS, configured, rows
 
 
 @pytest.fixture(scope="module")
@@ -125,6 +125,16 @@ def test_steps_of_several_lengths_are_told(capsys: pytest.CaptureFixture[str]) -
     weeks = Clock(start=datetime(2026, 1, 1), every="1w", horizon=None)
     tell_of_steps(cast(Any, SimpleNamespace(config=SimpleNamespace(clock=weeks), last=SimpleNamespace(tick=20))), "1mo")
     assert "Steps have 4 to 5 ticks: a tick belongs to" in capsys.readouterr().err
+
+
+def test_what_a_limit_of_persons_leaves_out_is_told_beside_every_answer(folder: Path, tmp_path: Path) -> None:
+    rows(400, 1).write_parquet(tmp_path / "rows-1.parquet")
+    with Stream(configured(tmp_path, PERSONS), gates=lambda _: ExactGate()) as stream:
+        list(stream.run())
+    months = ("--then", "2026-01-01", "2026-01-03", "--now", "2026-01-03", "2026-01-05")
+    for command in (("table", "ward"), ("series", "ward"), ("compare", "ward", *months)):
+        told = [say(command[0], where, *command[1:]).stderr for where in (folder, tmp_path)]
+        assert ["further ones are left out" in words for words in told] == [False, True]
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,7 @@ HEAD = stream_toml(
     until=None,
 )
 ALLOWED = '\n[[constraints]]\ncolumns = ["zip", "city"]\nallowed = [[1, "A"], ["2", "A"], ["3", "B"], ["3", "A"]]\n'
+FORBIDDEN = '\n[[constraints]]\ncolumns = ["zip", "city"]\nforbidden = [[1, "B"], ["2", "B"]]\n'
 LOOKUP = '\n[[constraints]]\ncolumn = "urban"\nfunction_of = "city"\nlookup = { A = true, B = "false" }\n'
 ORDER = '\n[[constraints]]\nless_or_equal = ["start", "end"]\n'
 
@@ -45,6 +46,15 @@ def test_own_cells_are_allowed_with_anything_unless_they_are_listed() -> None:
     assert combinations(read(ALLOWED)) == LISTED | own
     listed = read(ALLOWED.replace("[1,", '["other", "B"], [1,'))
     assert combinations(listed) == (LISTED | own) - {("other", "A")}
+
+
+def test_what_is_forbidden_leaves_all_else(tmp_path: Path) -> None:
+    assert read(FORBIDDEN).constraints == read(ALLOWED).constraints
+    (tmp_path / "no.csv").write_text("city,zip\nB,1\nB,2\n")
+    from_file = read(FORBIDDEN.replace('[[1, "B"], ["2", "B"]]', '"no.csv"'), base=tmp_path)
+    assert from_file.constraints == read(ALLOWED).constraints
+    readers = StreamConfig.from_toml(from_file.settings, base=tmp_path / "elsewhere")
+    assert readers.constraints == from_file.constraints
 
 
 def test_of_three_columns_an_own_cell_leaves_the_others_together() -> None:
@@ -109,6 +119,10 @@ def test_they_are_pinned_and_nothing_else_changes() -> None:
         (ALLOWED, 'columns = ["zip", "city"]\n', "", ["say columns and allowed, or column, function_of and lookup"]),
         (ALLOWED, '[[1, "A"], ["2", "A"], ["3", "B"], ["3", "A"]]', '"no.csv"', ["allowed", "no.csv: No such file"]),
         (ALLOWED, '[[1, "A"], ["2", "A"], ["3", "B"], ["3", "A"]]', "[]", ["lists nothing"]),
+        (FORBIDDEN, '[1, "B"]', '["other", "B"]', ["forbidden: other and missing say nothing of a column"]),
+        (FORBIDDEN, '"2"', "1], [1", ["must be a value for each"]),
+        (FORBIDDEN, '["2", "B"]', '[1, "A"]', ["'1' of 'zip' could never be published", "Forbid fewer of its"]),
+        (FORBIDDEN, "forbidden", "allowed = []\nforbidden", ["say columns and allowed, or"]),
         (LOOKUP, ', B = "false"', "", ["'B' of 'city' could never be published"]),
         (LOOKUP, 'B = "false"', "B = true", ["'false' of 'urban' could never be published: nothing maps to it"]),
         (ORDER, '"start"', '"zip"', ["'zip' has no order"]),

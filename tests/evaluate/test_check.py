@@ -327,6 +327,16 @@ def test_persons_who_reach_their_limit_and_keys_that_look_alike(tmp_path: Path) 
     assert "1 groups of keys look alike, and would be different persons: ' 7' and '07' and '7'" in words(found)
 
 
+def test_keys_that_people_write_where_there_is_none(tmp_path: Path) -> None:
+    text = toml(unit='{ person = "who", max_events = 4 }')
+    who = (["UNKNOWN"] * 30 + ["  "] * 20 + ["0"] * 10 + [""] * 5 + [f"p-{i}" for i in range(300)])[:300]
+    found = told(tmp_path, text, rows(who=who))
+    said = "Keys that sound like none would be one person each: 'UNKNOWN' (30), '  ' (20), '0' (10). Leave such cells"
+    assert said in words(found)
+    assert found.verdict == Level.LOOK
+    assert "sound like none" not in words(told(tmp_path, text, rows(who=[f"p-{i}" for i in range(300)])))
+
+
 def test_a_sign_that_is_none(tmp_path: Path) -> None:
     text = 'op = "change"\n' + toml()
     found = told(tmp_path, text, rows(change=["1", "-1", "delete"] * 100))

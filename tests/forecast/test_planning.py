@@ -378,6 +378,25 @@ def test_a_clock_without_an_end_of_the_data_is_told() -> None:
     assert not any("No until in [clock]" in note for note in of(GOOD + files, rows=False).notes)
 
 
+@pytest.mark.parametrize(
+    ("limits", "op", "key", "told"),
+    [
+        ("max_events = 1", True, "max_events", "one row counts, so what has counted is not taken away"),
+        ('max_events = 1, per = "2d"', True, "max_events", "one row counts in a period, so"),
+        ("max_events = 4, max_per_tick = 1", True, "max_per_tick", "of a correction one half counts"),
+        ("max_events = 4, max_per_tick = 2", True, "max_per_tick", ""),
+        ("max_events = 4", True, "max_events", ""),
+        ("max_events = 4, max_per_tick = 1", False, "max_per_tick", ""),
+    ],
+)
+def test_limits_that_have_no_room_for_a_correction(limits: str, op: bool, key: str, told: str) -> None:
+    text = GOOD.replace('unit = "event"', f'unit = {{ person = "who", {limits} }}')
+    found = of(f'op = "op"\n{text}' if op else text, rows=False).cautions
+    words = [c.words for c in found if c.about == f"privacy.unit.{key}" and "a correction is two" in c.words]
+    assert len(words) == bool(told)
+    assert told in "".join(words)
+
+
 def test_a_plan_shows_itself_in_short_with_its_warnings() -> None:
     found = of(GOOD.replace('name = "ward"', 'name = "count"'), rows=False)
     for shown in (repr(found), str(found), found._repr_html_()):

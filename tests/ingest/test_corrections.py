@@ -9,8 +9,10 @@ from pathlib import Path
 
 import polars as pl
 import pytest
+from typer.testing import CliRunner
 
 from synthstream import Stream, StreamConfig
+from synthstream.cli.app import app
 from synthstream.errors import BatchConflict, ConfigError, FilesLeftOut, HorizonExhausted, SchemaError, SourceError
 from synthstream.ingest.counting import PrivateRows
 from synthstream.ingest.intake import Intake
@@ -199,6 +201,30 @@ def test_rows_that_are_taken_away_wait_for_their_own_tick(tmp_path: Path, unit: 
         stream.corrections.forget(visits([1, 4, 4]).with_columns(who=pl.Series(["a", "b", "a"])), request="R1")
         cells = stream._synthesizer.cells
         assert [int(stream._intake.pending(tick).dense(cells)[0]) for tick in (0, 3)] == [-1, -2]
+
+
+LIMITED = OP.replace('unit = "event"', 'unit = { person = "who", max_events = 3 }')
+
+
+def test_of_a_person_no_more_is_taken_away_than_the_limit_leaves(tmp_path: Path) -> None:
+    config = StreamConfig.from_toml(LIMITED, base=tmp_path)
+    events = visits([1, 1, 2]).with_columns(who=pl.Series(["a", "a", "b"]))
+    with opened(config) as stream:
+        stream.update(events.with_columns(op=1))
+        assert round(total(finish(stream))) == 3
+        stream.corrections.forget(events, request="R1")
+    with opened(config, 5) as stream:
+        assert round(total(finish(stream))) == 1  # one of the two of a
+
+
+@pytest.mark.parametrize("text", [OP, LIMITED])
+def test_the_answer_to_a_request_names_the_limit_of_persons(tmp_path: Path, text: str) -> None:
+    (tmp_path / "stream.toml").write_text(text)
+    Stream(StreamConfig.from_toml(text, base=tmp_path)).close()
+    visits([1]).with_columns(who=pl.lit("a")).write_csv(tmp_path / "rows.csv")
+    said = CliRunner().invoke(app, ["forget", str(tmp_path / "stream.toml"), str(tmp_path / "rows.csv"), "--id", "R1"])
+    assert said.exit_code == 0
+    assert ("where no more rows can count, they are not taken away" in " ".join(said.output.split())) is (text != OP)
 
 
 def test_a_thread_that_pushes_waits_until_a_request_is_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -324,6 +324,9 @@ def test_a_readme_says_what_there_is(tmp_path: Path, kind: str) -> None:
         told = set(re.findall(r"`(000002/)?([a-z]+\.parquet)`", text)) - {("", "measured.parquet")}
         assert {name for _, name in told} - {"history.parquet"} <= set(manifest["files"])
         assert {where for where, name in told if name == "rows.parquet"} == {"" if beside else "000002/"}
+        described = json.loads(descriptions(config, beside=beside)["datapackage.json"])["description"]
+        for limit in ("further ones are left out", "no number says by how much"):  # an error bar does not
+            assert (limit in text) == (limit in described) == (kind == PERSONS)
     published = StreamConfig.from_toml((tmp_path / "stream.toml").read_text() + PUBLICATION, base=tmp_path)
     text = descriptions(published)["README.md"]
     for words in ("# Visits\n", "Visits to the wards", "A hospital. Visits", "data@example.org", "CC-BY-4.0"):

@@ -85,6 +85,7 @@ def test_units_in_words() -> None:
     capped = replace(PERSON, max_per_tick=2, per="30d", period=30)
     assert capped.words.endswith("that come to be counted within any one period of 30d (at most 20 count, 2 in a tick)")
     assert "belongs to the one in which it comes" in capped.meaning
+    assert "in any one period of 30 days, as long" in capped.meaning
     assert EVENT.meaning.endswith("the promise is for each row.")
     assert "Someone with many rows" not in PERSON.meaning
     assert "Of each person at most 20 rows count; further ones are left out, and nobody is told." in PERSON.meaning

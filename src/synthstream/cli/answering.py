@@ -13,7 +13,9 @@ import typer
 from synthstream.cli.common import console
 from synthstream.cli.reading import write
 from synthstream.cli.runtime import fail
+from synthstream.privacy import Unit
 from synthstream.publish.published import Releases
+from synthstream.publish.readme import left_out
 from synthstream.release.areas import Bounds
 from synthstream.release.points import PointRelease
 from synthstream.release.release import Release, TableRelease
@@ -109,6 +111,12 @@ def _counted_itself(release: Release, polygons: Domain, series: str | None) -> N
             if series is not None:
                 ask = f"synthstream series {shlex.quote(series)} {shlex.quote(column.name)}"
             typer.echo(f"The stream counts this district itself: {ask} has the smaller error.", err=True)
+
+
+def tell_of_limit(unit: Unit) -> None:
+    """Say so where a limit of persons leaves events out of every count: no error tells of it."""
+    if words := left_out(unit):
+        typer.echo(words, err=True)
 
 
 def tell_of_steps(found: Releases, every: str | None) -> None:

@@ -95,6 +95,7 @@ def forget_command(
     with _opened(config) as stream:
         stream.corrections.forget(rows, request=request)
         clock, tick, cuts = stream.config.clock, stream.closed, stream.config.cuts
+        limited = stream.config.privacy.unit.of_persons
     if cuts:
         from synthstream.schema.clock import written
 
@@ -104,4 +105,6 @@ def forget_command(
         "of their own time if it is later. Whether they had counted is not looked up. Releases before that tick stay "
         "as they are."
     )
+    if limited:
+        say("They count towards max_events of their persons: where no more rows can count, they are not taken away.")
     say(f"Delete {rows}, and erase the rows from the source; then `synthstream source accept` its files.")

@@ -120,7 +120,7 @@ def table_command(
 
     From a web server: synthstream table https://data.example.org/evictions zone --between 2015-01-01 2016-01-01 --csv
     """
-    from synthstream.cli.answering import give, inside, polygons_in, tell_of_cuts
+    from synthstream.cli.answering import give, inside, polygons_in, tell_of_cuts, tell_of_limit
     from synthstream.publish.published import releases
     from synthstream.release.answers import why_unmeasured
     from synthstream.release.points import PointRelease
@@ -146,6 +146,7 @@ def table_command(
             why = why_unmeasured(release.schema, release.workload, columns or [], all_of(where) or "")
             typer.echo(f"measured: {why}" if why else _UNKNOWN, err=True)
     typer.echo(f"{release.name}: {release.about}", err=True)
+    tell_of_limit(published.config.privacy.unit)
     for column in columns or []:
         tell_of_cuts(published, column, steps=False)
     give(found, output, form, csv=csv, stamped=not release.secure, columns=release.schema.columns, clock=clock)
@@ -202,7 +203,7 @@ def series_command(
 
     In a polygon: synthstream series stream.toml --polygon districts.geojson --feature Mission --every 1mo
     """
-    from synthstream.cli.answering import give, polygons_in, tell_of, tell_of_cuts, tell_of_steps
+    from synthstream.cli.answering import give, polygons_in, tell_of, tell_of_cuts, tell_of_limit, tell_of_steps
     from synthstream.publish.published import releases
 
     form, (lower, upper) = format_of(None, output, place=place), _bounds(box or [])
@@ -216,6 +217,7 @@ def series_command(
         tell_of(found.last, area, upper, series=place)
     series = found.series(column, every=every, lower=area, upper=upper)
     tell_of_steps(found, every)
+    tell_of_limit(found.config.privacy.unit)
     if column is not None:
         tell_of_cuts(found, column)
     kinds = [kind for kind in found.last.schema.columns if kind.name == column]
@@ -245,7 +247,7 @@ def compare_command(
 
     Example: synthstream compare stream.toml zone --then 2026-01-01 2026-02-01 --now 2026-02-01 2026-03-01
     """
-    from synthstream.cli.answering import give, tell_of_lengths
+    from synthstream.cli.answering import give, tell_of_lengths, tell_of_limit
     from synthstream.publish.published import releases
 
     form = format_of(None, output, place=place)
@@ -261,6 +263,7 @@ def compare_command(
     cells = later.compare(earlier, columns or None)
     typer.echo(f"{later.name}: {earlier.about}, beside {later.about}", err=True)
     tell_of_lengths(earlier, later)
+    tell_of_limit(found.config.privacy.unit)
     beyond, known = int(cells["beyond_noise"].sum()), cells["z"].count()
     # Beyond three standard errors of Gaussian noise; where delta = 0, of one draw of Laplace noise at the most.
     chance = (0.0027 if later.facts["claim"]["delta"] else 0.012) * known

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import math
 from collections.abc import Mapping, Sequence
 from datetime import date
 from functools import partial
@@ -28,6 +29,7 @@ _Value = str | int | float | bool | date
 _FORMS: dict[tuple[str, ...], str] = {
     ("columns", "allowed"): "columns and allowed",
     ("column", "function_of", "lookup"): "column, function_of and lookup",
+    ("columns", "forbidden"): "columns and forbidden",
     ("less_or_equal",): "less_or_equal",
 }
 # So many pairs of bins are listed at most, before anything is joined.
@@ -47,11 +49,15 @@ def _either(kind: type, says: str) -> PlainValidator:
     return PlainValidator(read)
 
 
+_Listed = Annotated[Path | list[Any] | None, _either(list, 'use [["x", "y"], ...], or a CSV file')]
+
+
 class ConstraintSection(Section):
-    """Keys of one of [[constraints]]: one of three forms."""
+    """Keys of one of [[constraints]]: one of four forms."""
 
     columns: Annotated[Texts, Field(min_length=2, max_length=3)] | None = None
-    allowed: Annotated[Path | list[Any] | None, _either(list, 'use [["x", "y"], ...], or a CSV file')] = None
+    allowed: _Listed = None
+    forbidden: _Listed = None
     column: str | None = None
     function_of: str | None = None
     lookup: Annotated[Path | dict[str, Any] | None, _either(dict, 'use { y = "x" }, or a CSV file')] = None
@@ -151,12 +157,10 @@ def _read(section: ConstraintSection, schema: Schema, base: Path) -> tuple[list[
     if keys == ("less_or_equal",):
         columns = [_place(name, "less_or_equal", schema) for name in section.less_or_equal or ()]
         return columns, _ordered(columns[0], columns[1], schema)
-    if keys == ("columns", "allowed"):
-        names, key = list(section.columns or ()), "allowed"
-    else:
-        names, key = [str(section.column), str(section.function_of)], "lookup"
-    given = section.allowed or section.lookup
-    columns = [_place(name, "columns" if key == "allowed" else "column or function_of", schema) for name in names]
+    key = keys[-1]
+    names = [str(section.column), str(section.function_of)] if key == "lookup" else list(section.columns or ())
+    given = section.allowed or section.lookup or section.forbidden
+    columns = [_place(name, "column or function_of" if key == "lookup" else "columns", schema) for name in names]
     if len(set(columns)) < len(columns):
         raise ConfigError(f"{names[0]!r} is named twice")
     rows: list[Any] = given if isinstance(given, list) else []
@@ -165,12 +169,14 @@ def _read(section: ConstraintSection, schema: Schema, base: Path) -> tuple[list[
     elif isinstance(given, Mapping):
         rows = [(x, y) for y, x in given.items()]
     if not rows:
-        raise ConfigError(f"{key}: lists nothing, so no combination is left")
+        raise ConfigError(f"{key}: lists nothing")
     codes = np.empty((len(rows), len(columns)), dtype=np.int32)
     for i, row in enumerate(rows):
         if not isinstance(row, Sequence) or isinstance(row, str) or len(row) != len(columns):
             raise ConfigError(f"{key}: {row!r} must be a value for each of {', '.join(map(repr, names))}")
         codes[i] = [_code(schema.columns[c], value, key) for c, value in zip(columns, row, strict=True)]
+    if key == "forbidden":
+        codes = _all_but(codes, [schema.columns[c] for c in columns])
     if key == "lookup":
         _refuse_two_values(codes, schema.columns[columns[1]])
     for c, found in reversed(list(zip(columns, codes.T, strict=True))):
@@ -181,11 +187,15 @@ def _read(section: ConstraintSection, schema: Schema, base: Path) -> tuple[list[
 def inlined(section: Mapping[str, Any], base: Path) -> dict[str, Any]:
     """A section as it was read, with the content of its CSV file in place of the path."""
     found = dict(section)
-    for key, names in (("allowed", ("columns",)), ("lookup", ("column", "function_of"))):
+    for key, names in (
+        ("allowed", ("columns",)),
+        ("forbidden", ("columns",)),
+        ("lookup", ("column", "function_of")),
+    ):
         if isinstance(section.get(key), str):
             asked = [name for of in names for name in ([section[of]] if isinstance(section[of], str) else section[of])]
             rows = _from_file(base / Path(section[key]).expanduser(), asked, key)
-            found[key] = rows if key == "allowed" else {of: value for value, of in rows}
+            found[key] = rows if key != "lookup" else {of: value for value, of in rows}
     return found
 
 
@@ -231,6 +241,18 @@ def _code(column: Column, value: Any, key: str) -> int:
     raise ConfigError(f"{key}: {text!r} is not a value of {column.name!r}.{near}")
 
 
+def _all_but(codes: CodeArray, columns: Sequence[Column]) -> CodeArray:
+    """All combinations of public values but some."""
+    sizes = [len(column.value_labels) for column in columns]
+    if (codes >= sizes).any():
+        raise ConfigError("forbidden: other and missing say nothing of a column. Name values")
+    if math.prod(sizes) > _MOST_LISTED:
+        raise ConfigError(f"forbidden: {math.prod(sizes):,} combinations are too many; fewer values, or wider bins")
+    possible = np.ones(sizes, dtype=np.bool_)
+    possible[tuple(codes.T)] = False
+    return np.argwhere(possible).astype(np.int32)
+
+
 def _refuse_two_values(codes: CodeArray, of: Column) -> None:
     pairs = np.unique(codes, axis=0)
     inputs, count = np.unique(pairs[:, 1], return_counts=True)
@@ -242,9 +264,10 @@ def _refuse_two_values(codes: CodeArray, of: Column) -> None:
 def _refuse_left_out(column: Column, codes: CodeArray, key: str, *, derived: bool) -> None:
     """Raise if a public value is in no combination: it could never be published beside another one."""
     if label := _unlisted(column, codes):
-        where = f"in {key}, or take it out of the values of {column.name!r}"
+        do = "Forbid fewer of its combinations" if key == "forbidden" else f"List it in {key}"
         what = "nothing maps to it" if derived else "it has no allowed combination"
-        raise ConfigError(f"{key}: {label} could never be published: {what}. List it {where}")
+        out = f"{do}, or take it out of the values of {column.name!r}"
+        raise ConfigError(f"{key}: {label} could never be published: {what}. {out}")
 
 
 def _unlisted(column: Column, codes: CodeArray) -> str:

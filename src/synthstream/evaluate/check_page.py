@@ -14,6 +14,7 @@ from synthstream.evaluate.findings import Checked, Level, checked
 from synthstream.evaluate.formats import percent, texts_of
 from synthstream.evaluate.look import Cells, look
 from synthstream.ingest.files import path_of
+from synthstream.kinds import spelled
 from synthstream.report.charts import Bar, Table, bar_chart
 from synthstream.report.page import moment, render
 from synthstream.report.regions import check_regions
@@ -148,9 +149,10 @@ def persons_of(found: Checked) -> list[str]:
     if persons is None:
         return []
     rows = found.looked.rows.count
+    period = "" if unit.per is None else f" in some period of {spelled(unit.per)}"
     return [
         f"Persons: {persons.number:,}, of whom {persons.full:,} ({percent(persons.full, persons.number)}) reach "
-        f"max_events = {unit.max_events}" + ("" if unit.per is None else f" in some period of {unit.per}") + ".",
+        f"max_events = {unit.max_events}{period}.",
         f"Rows beyond a limit: {persons.left_out:,} ({percent(persons.left_out, rows)}); without a key: "
         f"{persons.without:,} ({percent(persons.without, rows)}).",
     ]

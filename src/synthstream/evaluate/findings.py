@@ -392,7 +392,9 @@ def _of_persons(looked: Looked, persons: Persons | None) -> Iterator[Finding]:
         "grow with it. Choose it by what is publicly known of how often people come, not by these rows."
     )
     yield from _some(persons.left_out, count, _LEFT_OUT, "[privacy] max_events", words)
-    if persons.alike:
-        shown = "; ".join(" and ".join(map(repr, group[:4])) for group in persons.alike[:_SHOWN])
-        words = f"{len(persons.alike):,} groups of keys look alike, and would be different persons: {shown}."
-        yield Finding(level=Level.LOOK, about="[privacy] person", words=words)
+    shown = "; ".join(" and ".join(map(repr, group[:4])) for group in persons.alike[:_SHOWN])
+    same = f"{len(persons.alike):,} groups of keys look alike, and would be different persons: {shown}."
+    none = f"Keys that sound like none would be one person each: {persons.nobody}. Leave such cells empty."
+    for some, words in ((persons.alike, same), (persons.nobody, none)):
+        if some:
+            yield Finding(level=Level.LOOK, about="[privacy] person", words=words)

@@ -35,6 +35,7 @@ _WORDS |= {"H": "hour", "I": "hour", "M": "minute", "S": "second", "p": "AM or P
 # How much of a text and of a value must be the same, as difflib counts it, for one to be a slip of the other.
 _LIKE = 0.8
 _SEPARATORS = (";", "\t", "|")
+_NO_KEY = r"^([-.?_x]*|0|9{4,}|n/?a|nan|nil|none|null|unknown|unbekannt|inconnu|desconocido|anonymous|missing)$"
 
 
 class Line(NamedTuple):
@@ -184,6 +185,16 @@ def alike(texts: pl.Series) -> pl.Series:
     """
     plain = texts.str.replace_all(r"\s+", " ").str.strip_chars().str.to_lowercase()
     return plain.str.replace(r"^(\d+)\.0+$", "${1}").str.replace(r"^0+(\d)", "${1}")
+
+
+def nobody(keys: pl.Series) -> pl.Series:
+    """Which keys are what people write where there is none.
+
+    Example:
+        >>> nobody(pl.Series([" ", "UNKNOWN", "000", "99999", "90", "p-7"])).to_list()
+        [True, True, True, True, False, False]
+    """
+    return alike(keys).str.contains(_NO_KEY)
 
 
 def meant(text: str, values: Collection[str]) -> list[str]:

@@ -20,7 +20,7 @@ import polars as pl
 from synthstream.config.config import StreamConfig
 from synthstream.config.sources import DeltaConfig
 from synthstream.errors import ConfigError, FileDamaged, SchemaError
-from synthstream.evaluate.formats import alike
+from synthstream.evaluate.formats import alike, nobody, texts_of
 from synthstream.ingest.counting import columns_of, encode, file_of, files_of, in_threads
 from synthstream.ingest.delta import DeltaSource
 from synthstream.ingest.filenames import FileNames, item_of
@@ -145,6 +145,7 @@ class Persons:
     Args:
         left_out: rows beyond the limits.
         alike: groups of keys that may be one person.
+        nobody: keys that people write where there is none, and how many rows have each.
     """
 
     number: int
@@ -152,6 +153,7 @@ class Persons:
     left_out: int
     without: int
     alike: tuple[tuple[str, ...], ...]
+    nobody: str
 
 
 def look(
@@ -302,7 +304,8 @@ def persons_in(config: StreamConfig, looked: Looked) -> Persons | None:
     counted = people.with_columns(window=window, kept=pl.col("rows").clip(upper_bound=unit.in_a_tick))
     periods = counted.group_by("who", "window").agg(pl.col("rows").sum(), pl.col("kept").sum())
     periods = periods.with_columns(kept=pl.col("kept").clip(upper_bound=unit.max_events))
-    keys = people["who"].unique()
+    held = people.group_by(text="who").agg(pl.col("rows").sum())
+    keys = held["text"]
     same = pl.DataFrame({"who": keys, "alike": alike(keys)}).group_by("alike").agg("who")
     groups = same.filter(pl.col("who").list.len() > 1).sort("alike")["who"].to_list()
     return Persons(
@@ -311,6 +314,7 @@ def persons_in(config: StreamConfig, looked: Looked) -> Persons | None:
         left_out=int(periods.select(pl.col("rows").sum() - pl.col("kept").sum()).item()),
         without=looked.rows.count - int(people["rows"].sum()),
         alike=tuple(tuple(sorted(group)) for group in groups),
+        nobody=texts_of(_most(held.filter(nobody(keys)))),
     )
 
 

@@ -74,6 +74,7 @@ def cautions_of(
         *_clash(config),
         *_person_columns(config),
         *_dear_persons(config),
+        *_halves_of_corrections(config.privacy.unit, config.op),
         *_unused_delta(config, claim),
         *_commas(config),
         *_dots(config),
@@ -140,6 +141,23 @@ def _dear_persons(config: StreamConfig) -> Iterator[Caution]:
             f"Protecting persons makes errors about {float(factor):.3g} times as large as with "
             'unit = "event". A smaller max_events makes them smaller, and leaves out more rows of people with many.',
         )
+
+
+def _halves_of_corrections(unit: Unit, op: str | None) -> Iterator[Caution]:
+    """Limits with room for one row of a person, where a correction is two: one takes away, the other adds."""
+    if op is None or not unit.of_persons or unit.in_a_tick > 1:
+        return
+    if unit.max_events == 1:
+        key, where = "max_events", "" if unit.per is None else " in a period"
+        then = "what has counted is not taken away"
+    else:
+        key, where = "max_per_tick", " in a tick"
+        then = "of a correction one half counts, and chance says which"
+    yield Caution(
+        f"privacy.unit.{key}",
+        "With op, a row that takes an event away is one of its person's rows, and a correction is two. Of each person "
+        f"one row counts{where}, so {then}. Say {key} = 2 or more.",
+    )
 
 
 def _unused_delta(config: StreamConfig, claim: Claim) -> Iterator[Caution]:

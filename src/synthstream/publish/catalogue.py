@@ -22,7 +22,7 @@ from synthstream.publish.deployment import deployment
 from synthstream.publish.describing import FieldFacts, measured_fields, rows_fields, series_fields, tables_fields
 from synthstream.publish.folder import DESCRIPTIONS, SERIES
 from synthstream.publish.outlets import as_begun, parquet_sink, refuse_other_releases
-from synthstream.publish.readme import MARK, cited, readme, title_of
+from synthstream.publish.readme import MARK, cited, left_out, readme, title_of
 from synthstream.schema.clock import written
 
 _WHAT = {
@@ -170,6 +170,7 @@ def _description(config: StreamConfig, newest: _Newest) -> str:
         f"Synthetic rows and noisy tables for all events from {written(config.clock.boundary(0))} to before "
         f"{manifest['end']}, the release of tick {manifest['tick']} of a stream that is kept up to date.",
         claim["words"],
+        left_out(config.privacy.unit),
         f"The rows satisfy public constraints: {allowed}" if allowed else "",
         "Errors in the tables are those of the noise. Made with Synthstream.",
     ]

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from synthstream.config.config import StreamConfig
+from synthstream.kinds import spelled
+from synthstream.privacy import Unit
 from synthstream.publish.folder import SERIES
 from synthstream.schema.clock import written
 
@@ -47,13 +49,15 @@ def readme(config: StreamConfig, manifest: Mapping[str, Any], where: str) -> str
         f"**{manifest['warning']}.**" if "warning" in manifest else "",
         about.description or "",
         f"The release of tick {tick} of the stream `{config.name}`: synthetic rows, and counts with noise, of all "
-        f"events from {written(clock.boundary(0))} to before {written(clock.boundary(tick + 1))}, {wall}. A tick is "
-        f"{clock.every}. An event is one row of the data, with the columns {', '.join(config.schema.names)}; "
-        "`datapackage.json` says what each means. No synthetic row stands for a real event.",
+        f"events from {written(clock.boundary(0))} to before {written(clock.boundary(tick + 1))}, {wall}"
+        f"{' that count' if config.privacy.unit.of_persons else ''}. A tick is {spelled(clock.every)}. An event is "
+        f"one row of the data, with the columns {', '.join(config.schema.names)}; `datapackage.json` says what each "
+        "means. No synthetic row stands for a real event.",
         "\n".join(
             f"| {a} | {b} |" for a, b in [("to know", "take"), ("---", "---"), *_answers(config, manifest, where)]
         ),
         _caution(config),
+        left_out(config.privacy.unit),
         f"**What is promised.** {manifest['claim']['words']}",
         f"**To cite it.** {cited(config, manifest)}",
         f"**Licence.** {about.licence}" if about.licence else "",
@@ -61,6 +65,25 @@ def readme(config: StreamConfig, manifest: Mapping[str, Any], where: str) -> str
         _address(tick, where),
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def left_out(unit: Unit) -> str:
+    """What the limit of persons takes from every count; empty for events.
+
+    Example:
+        >>> left_out(Unit(kind="person", max_events=4))[:65]
+        'Of each person at most 4 events count; further ones are left out.'
+    """
+    if not unit.of_persons:
+        return ""
+    one = unit.max_events == 1
+    tick = "" if unit.max_per_tick is None else f", {unit.in_a_tick} in a tick"
+    period = "" if unit.per is None else f" in each period of {spelled(unit.per)}"
+    return (
+        f"Of each person at most {unit.max_events} event{' counts' if one else 's count'}{period}{tick}; "
+        "further ones are left out. So counts of what happens often to the same people are too low: no number says by "
+        "how much, and error bars do not show it."
+    )
 
 
 def _caution(config: StreamConfig) -> str:

@@ -6,7 +6,9 @@ import math
 from dataclasses import replace
 
 from synthstream.config.config import StreamConfig
+from synthstream.kinds import spelled
 from synthstream.privacy import Unit
+from synthstream.publish.readme import left_out
 from synthstream.synthesizers.succession import promise_of
 from synthstream.workload import Workload
 
@@ -69,13 +71,12 @@ def _of_persons(config: StreamConfig, unit: Unit) -> dict[str, str]:
     found = {
         "A person is a key": "Somebody who appears under two keys is protected as two people. Two who share a key are "
         "protected together, and each of them alone is not.",
-        "People with many events are underrepresented": f"Of each person at most {unit.max_events} events count. "
-        "Further ones are left out, and no number on this page says how many.",
+        "People with many events are underrepresented": left_out(unit),
     }
     if unit.per is not None:
         found["A limit for a period protects a period"] = (
-            f"The promise is for what a person does within one fixed period of {unit.per}. A person with events in k "
-            f"periods is protected less: {_of_several(config, 'periods')}"
+            f"The promise is for what of a person comes to be counted within one fixed period of {spelled(unit.per)}. "
+            f"A person with events in k periods is protected less: {_of_several(config, 'periods')}"
         )
     return found
 

@@ -17,6 +17,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from synthstream.errors import ConfigError
+from synthstream.kinds import span
 from synthstream.report.scales import number
 
 
@@ -54,18 +55,6 @@ def small(value: float) -> str:
         ('1e-9', '0', '0.25')
     """
     return re.sub(r"e-0*", "e-", f"{value:g}")
-
-
-def span(every: str) -> str:
-    """The length of a tick in words.
-
-    Example:
-        >>> span("1w"), span("15m")
-        ('week', '15 minutes')
-    """
-    units = {"m": "minute", "h": "hour", "d": "day", "w": "week", "mo": "month", "q": "quarter", "y": "year"}
-    number_of, unit = re.fullmatch(r"(\d+)(\w+)", every).groups()  # type: ignore[union-attr]
-    return units[unit] if number_of == "1" else f"{number_of} {units[unit]}s"
 
 
 def macro(name: str, **values: Any) -> Markup:

@@ -10,12 +10,12 @@ import polars as pl
 from markupsafe import Markup
 
 from synthstream.errors import ConfigError
+from synthstream.kinds import span
 from synthstream.publish.history import History
 from synthstream.release.comparing import BEYOND
 from synthstream.release.series import steps
 from synthstream.report.charts import Series, Table, line_chart
 from synthstream.report.distributions import REACH, labels_of
-from synthstream.report.page import span
 from synthstream.report.scales import dates, linear, number
 from synthstream.schema.columns import Boolean
 from synthstream.schema.places import View
