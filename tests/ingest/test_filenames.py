@@ -415,15 +415,20 @@ class Log:
     def close(self) -> None: ...
 
 
+def log_in(folder: Path, monkeypatch: pytest.MonkeyPatch, number: int) -> tuple[str, str]:
+    """Settings of a stream of files and of a log that holds so many rows."""
+    for module in (intake, logs):
+        monkeypatch.setattr(module, "opened", lambda config, log: Log(number))
+    stream_in(folder, "rows-*.parquet")
+    files = (folder / "stream.toml").read_text()
+    return files, files.replace('kind = "parquet"\npath = "rows-*.parquet"', 'kind = "kafka"\ntopic = "visits"')
+
+
 @pytest.mark.parametrize("number", [0, 50])
 def test_another_kind_of_source_is_asked_about_once_whatever_it_holds(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
-    for module in (intake, logs):
-        monkeypatch.setattr(module, "opened", lambda config, log: Log(number))
-    stream_in(tmp_path, "rows-*.parquet")
-    files = (tmp_path / "stream.toml").read_text()
-    log = files.replace('kind = "parquet"\npath = "rows-*.parquet"', 'kind = "kafka"\ntopic = "visits"')
+    files, log = log_in(tmp_path, monkeypatch, number)
     written(tmp_path / "rows-1.parquet")
     run(tmp_path)
     for text, until in ((log, "2026-01-04"), (files, "2026-01-05"), (log, "2026-01-06")):
@@ -439,13 +444,47 @@ def test_another_kind_of_source_is_asked_about_once_whatever_it_holds(
 def test_files_after_a_log_are_asked_about_whatever_it_held(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
-    for module in (intake, logs):
-        monkeypatch.setattr(module, "opened", lambda config, log: Log(number))
-    stream_in(tmp_path, "rows-*.parquet")
-    files = (tmp_path / "stream.toml").read_text()
-    log = files.replace('kind = "parquet"\npath = "rows-*.parquet"', 'kind = "kafka"\ntopic = "visits"')
+    files, log = log_in(tmp_path, monkeypatch, number)
     (tmp_path / "stream.toml").write_text(log)
     run(tmp_path)
     run(tmp_path)
     (tmp_path / "stream.toml").write_text(files)
     assert "has counted events from a table or topic" in " ".join(refused(tmp_path).split())
+
+
+def as_of_an_earlier_version(folder: Path) -> None:
+    """Take away what the state says of the kind of its source."""
+    with Stream(load(folder / "stream.toml")) as stream:
+        store = stream._store
+        with store.transaction("names"):
+            store.forget("meta", "source")
+
+
+@pytest.mark.parametrize("number", [0, 50])
+@pytest.mark.parametrize("first", ["files", "log"])
+def test_a_state_of_an_earlier_version_is_asked_about_whatever_a_log_held(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, first: str, number: int
+) -> None:
+    files, log = log_in(tmp_path, monkeypatch, number)
+    before, after = (files, log) if first == "files" else (log, files)
+    written(tmp_path / "rows-1.parquet")
+    (tmp_path / "stream.toml").write_text(before)
+    run(tmp_path)
+    as_of_an_earlier_version(tmp_path)
+    run(tmp_path)  # with the source that it had nothing is asked
+    as_of_an_earlier_version(tmp_path)
+    (tmp_path / "stream.toml").write_text(after)
+    assert "If all events here are new ones" in " ".join(refused(tmp_path).split())
+
+
+def test_files_that_are_late_are_asked_about_in_states_of_earlier_versions_alone(tmp_path: Path) -> None:
+    stream_in(tmp_path, "rows-*.parquet")
+    run(tmp_path)
+    shutil.copytree(tmp_path, tmp_path / "new")
+    written(tmp_path / "new" / "rows-1.parquet")
+    run(tmp_path / "new")
+    written(tmp_path / "rows-1.parquet")
+    as_of_an_earlier_version(tmp_path)
+    assert "has counted events from elsewhere, or none at all, until now" in " ".join(refused(tmp_path).split())
+    run(tmp_path, "--new-files")
+    run(tmp_path)

@@ -25,7 +25,7 @@ _ITEM = "file "
 RETIRED = "retired"
 # In the state: hashes of the names that were new, or gone, when the operator said that files hold new events.
 _ANSWERED = "new files"
-# A setting of the state: whether the source was files or a log when it was last read. Left out: files, or none.
+# A setting of the state: whether the source was files or a log when it was last read. Earlier versions kept none.
 _SOURCE = "source"
 _UP = ".."
 
@@ -40,30 +40,32 @@ def counted(store: Store) -> set[str]:
     return {item[len(_ITEM) :] for item in store.items(_ITEM)}
 
 
-def settle_kind(store: Store, kind: Literal["files", "log"], name: str, *, begun: bool, new_files: bool) -> None:
+def settle_kind(store: Store, kind: Literal["files", "log"], name: str, *, late: bool, new_files: bool) -> None:
     """Stop to ask the operator if a source of the other kind was counted, whose events this one may hold again.
+
+    What the state of an earlier version has read from a log is not looked at: it has a cursor only if there was a row.
 
     Args:
         name: of the source, in messages.
-        begun: a log, of which something was counted.
+        late: ticks were closed in this segment.
         new_files: do not ask: it holds new events.
 
     Raises:
-        SourceError: it must be asked. What decides is names of files, and what was read before, not rows.
+        SourceError: it must be asked. What decides is names of files, kinds of sources, and ticks, not rows.
     """
     last = store.meta(_SOURCE)
     if last == kind:
         return
-    if not new_files and (last == "log" if kind == "files" else last == "files" or (not begun and counted(store))):
-        other = "files" if kind == "log" else "a table or topic"
+    without = late and not counted(store)  # a file: so all that counted, if anything did, came from elsewhere
+    if not new_files and (last is not None or (counted(store) if kind == "log" else without)):
+        other = "files" if kind == "log" else "a table or topic" if last else "elsewhere, or none at all,"
         raise SourceError(
             f"{name}: this stream has counted events from {other} until now. Those that are here, too, would count "
             "twice, and be protected half as well. If all events here are new ones, say `synthstream run --new-files`. "
             "Nothing was counted, and no tick was closed."
         )
-    if kind == "log" or last is not None:
-        with store.transaction("names"):
-            store.put_meta(_SOURCE, kind)
+    with store.transaction("names"):
+        store.put_meta(_SOURCE, kind)
 
 
 @dataclass(frozen=True, kw_only=True)

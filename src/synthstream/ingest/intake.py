@@ -162,14 +162,14 @@ class Intake:
         before: datetime | None = None,
     ) -> int:
         source, log, config = files_of(self._config), self._config.log, self._config.source
+        late = open_tick > self._first
         if log is not None:
-            begun = self._store.meta(CURSOR) is not None
-            settle_kind(self._store, "log", log.name, begun=begun, new_files=new_files)
+            settle_kind(self._store, "log", log.name, late=late, new_files=new_files)
             self._follow(log, open_tick)
         self.findings, new = {}, 0
         if source is None or config is None:
             return 0
-        settle_kind(self._store, "files", str(config.path), begun=False, new_files=new_files)
+        settle_kind(self._store, "files", str(config.path), late=late, new_files=new_files)
         naming, there = FileNames(source=config, base=self._config.base), source.files()
         if before is not None:  # what came later decides about nothing yet
             known = counted(self._store)
