@@ -59,9 +59,11 @@ _FIRST = -(2**63)  # below every number that a sequence gives
 
 _SESSION = """
 SET default_transaction_read_only = on; SET row_security = off; SET TIME ZONE 'UTC'; SET DateStyle = 'ISO, YMD';
-SET enable_sort = off; SET enable_seqscan = off; SET enable_bitmapscan = off; SET jit = off; SET statement_timeout = 0
+SET enable_sort = off; SET enable_seqscan = off; SET enable_bitmapscan = off; SET jit = off;
+SELECT set_config(name, '0', false) FROM pg_settings
+WHERE name IN ('statement_timeout', 'transaction_timeout', 'idle_session_timeout', 'lock_timeout')
 """  # Without statistics, each page would be sorted out of all that is left; and compiling costs more than it saves.
-# If a statement had to end in time, the size of rows would decide whether they are read.
+# If a statement, or the counting of a page, had to end in time, the size of rows would decide whether they are read.
 
 _SERVER = """
 SELECT pg_is_in_recovery(), getdatabaseencoding(), d.oid, s.system_identifier
@@ -70,10 +72,11 @@ FROM pg_control_system() s, pg_database d WHERE d.datname = current_database()
 
 _TABLE = "SELECT c.oid, n.nspname, c.relname, c.relkind FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
 
-# Whether logical replication writes to a table, or to a part of it.
+# Whether logical replication writes to a table, to a part of it, or to what it is a part of.
 _SUBSCRIBED = """
-SELECT 1 FROM pg_subscription_rel
-WHERE srrelid = %(table)s OR srrelid IN (SELECT relid FROM pg_partition_tree(%(table)s)) LIMIT 1
+SELECT 1 FROM pg_subscription_rel WHERE srrelid = %(table)s OR srrelid IN (
+    SELECT relid FROM pg_partition_tree(%(table)s) UNION SELECT pg_partition_ancestors(%(table)s)
+) LIMIT 1
 """
 
 # Columns of a table and the type that each is stored as, beneath any domains; without columns that are computed when
@@ -230,19 +233,19 @@ class PostgresSource:
         )
 
     def _require_times(self, kinds: dict[str, str]) -> None:
-        """Raise if the clock's column holds no times, by its type: all rows would count in the open tick."""
-        kind, said = kinds.get(self._clock or ""), self._clock in self._forms
-        if kind is None or kind in _TEXTS or (kind in _TIMES) != said:
-            return
-        mend = (
-            "Leave datetime_format out for it: times of this type are read as they are."
-            if kind in _TIMES
-            else 'If it counts from 1970, say so in [source], as in datetime_format = "milliseconds".'
-        )
-        raise SourceError(
-            f"{self.name}: no time could be read from {self._clock!r}, the column of [clock], of type {kind}. {mend} "
-            "Nothing was counted."
-        )
+        """Raise if a column whose times count could hold none, by its type: all its rows would be of the open tick."""
+        for name in filter(None, dict.fromkeys([self._clock, *self._forms])):
+            kind, said = kinds.get(name, "text"), name in self._forms
+            if kind in _TIMES and said:
+                mend = "times of this type are read as they are. Name the columns that datetime_format is for"
+            elif kind in (*_TIMES, *_TEXTS) or said:
+                continue
+            else:
+                mend = 'if it counts from 1970, say so in [source], as in datetime_format = "milliseconds"'
+            role = "the column of [clock], " if name == self._clock else ""
+            raise SourceError(
+                f"{self.name}: no time could be read from {name!r}, {role}of type {kind}: {mend}. Nothing was counted."
+            )
 
     def _sequence(self, table: int, number: int) -> sql.Identifier:
         """The sequence that numbers the rows, if it is one that numbers them in order."""
