@@ -103,7 +103,7 @@ def test_each_cell_of_it_has_its_place(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("form", "unit"), [("seconds", 1), ("%s", 1), ("milliseconds", 10**3), ("microseconds", 10**6)]
+    ("form", "unit"), [("seconds", 1), ("%s", 1), ("%s.%f", 1), ("milliseconds", 10**3), ("microseconds", 10**6)]
 )
 def test_numbers_since_1970_are_moments_on_the_wall_of_the_clock(tmp_path: Path, form: str, unit: int) -> None:
     midnight = int(datetime(2026, 1, 2, tzinfo=ZoneInfo("Europe/Berlin")).timestamp()) * unit

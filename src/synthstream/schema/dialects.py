@@ -15,7 +15,7 @@ _SAMPLE = datetime(2026, 11, 23, 14, 5, 6)
 Forms = Mapping[str, Sequence[str]]
 NO_FORMS: Forms = MappingProxyType({})
 # Forms that are numbers since 1970, in UTC: microseconds of each.
-_SINCE_1970 = {"seconds": 1_000_000, "%s": 1_000_000, "milliseconds": 1_000, "microseconds": 1}
+_SINCE_1970 = {"seconds": 1_000_000, "%s": 1_000_000, "%s%.f": 1_000_000, "milliseconds": 1_000, "microseconds": 1}
 
 
 def plain_numbers(series: pl.Series, *, decimal: str, thousands: str) -> pl.Series:
