@@ -107,14 +107,27 @@ def test_each_cell_of_it_has_its_place(tmp_path: Path) -> None:
 )
 def test_numbers_since_1970_are_moments_on_the_wall_of_the_clock(tmp_path: Path, form: str, unit: int) -> None:
     midnight = int(datetime(2026, 1, 2, tzinfo=ZoneInfo("Europe/Berlin")).timestamp()) * unit
-    cells = [midnight - 1, midnight, f" {midnight}.75 ", float(midnight), -5, "1e400", "9" * 40, "nan", "-inf", "x", ""]
+    cells = [
+        midnight - 1,
+        f"{midnight - 1}.75",
+        midnight,
+        f" {midnight}.75 ",
+        float(midnight),
+        -5,
+        "1e400",
+        "9" * 40,
+        "nan",
+        "-inf",
+        "x",
+        "",
+    ]
     (tmp_path / "x.csv").write_text("when,ward\n" + "".join(f"{cell},A\n" for cell in cells))
     source = f'[source]\nkind = "csv"\npath = "x.csv"\ndatetime_format = "{form}"\n'
     text = stream_toml(WARD, source).replace("[clock]\n", '[clock]\ntimezone = "Europe/Berlin"\n')
     files = files_of(config := StreamConfig.from_toml(text, base=tmp_path))
     assert files is not None
     (frame,) = files.read(tmp_path / "x.csv", chunk_rows=100)
-    assert encode(config, frame).ticks.tolist() == [0, 1, 1, 1, 0] + [-1] * 6
+    assert encode(config, frame).ticks.tolist() == [0, 0, 1, 1, 1, 0] + [-1] * 6
 
 
 def test_a_fraction_may_be_said_as_python_says_it() -> None:

@@ -105,6 +105,7 @@ def test_a_cursor_is_good_for_its_own_log_only() -> None:
         ('root certificate file "/CANARY/root.crt" does not exist', "Check PGSSLMODE"),
         ("SSL error: certificate verify failed", "Check PGSSLMODE"),
         ('FATAL: no pg_hba.conf entry for host "CANARY", user "CANARY", database "CANARY", SSL off', "pg_hba.conf"),
+        ('FATAL: database "CANARY too many" does not exist', "Set PGDATABASE"),
         ('FATAL: permission denied for database "CANARY"', "GRANT CONNECT"),
         ('invalid integer value "CANARY" for connection option "port"', "no number"),
         ('connection to server at "CANARY", port 1 failed: Connection refused', "no server answers there"),
