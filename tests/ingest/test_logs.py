@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import polars as pl
 import pytest
 
 from synthstream.config import servers
 from synthstream.config.config import StreamConfig
 from synthstream.config.sources import KafkaConfig, PostgresConfig
 from synthstream.errors import ConfigError, SourceError
-from synthstream.ingest.counting import file_of
+from synthstream.ingest.counting import encode, file_of
 from synthstream.ingest.cursors import cursor_of, place_in, short
 from synthstream.ingest.logs import opened
 from synthstream.stream import succession
@@ -48,6 +49,12 @@ def test_how_a_log_writes_times_reaches_what_reads_it(tmp_path: Path, log: str) 
     assert config.clock.column is not None
     assert vars(opened(config, config.log))["_forms"] == {config.clock.column: ("milliseconds",)}
     assert file_of(config, tmp_path / "export.csv").formats == {config.clock.column: ("milliseconds",)}
+    frame = pl.DataFrame({config.clock.column: ["1767484800000"], "ward": ["A"], "x": ["1"]})
+    frame.write_csv(tmp_path / "export.csv")
+    frame.with_columns(pl.col(config.clock.column).cast(pl.Int64)).write_parquet(tmp_path / "export.parquet")
+    for name, tick in (("export.csv", 3), ("export.parquet", -1)):  # docs/guides/corrections.md says so
+        (rows,) = file_of(config, tmp_path / name).read(tmp_path / name, chunk_rows=10)
+        assert encode(config, rows).ticks.tolist() == [tick]
     assert config.public_json() == plain.public_json()
     assert succession._reading(config) != succession._reading(plain)  # so --read-again is refused
 
