@@ -637,3 +637,23 @@ def test_ctrl_c_at_any_moment_of_a_run(tmp_path: Path) -> None:
     assert stopped >= 3
     assert synthstream(*line, cwd=tmp_path / "stopped").returncode == 0
     assert published(tmp_path / "whole/releases-simulated") == published(tmp_path / "stopped/releases-simulated")
+
+
+_THREADS = """
+import os, sys, synthstream.__main__ as program
+assert "numpy" not in sys.modules
+sys.argv = ["synthstream", "--version"]
+try:
+    program.main()
+finally:
+    print(os.environ["OPENBLAS_NUM_THREADS"])
+"""
+
+
+@pytest.mark.parametrize("said", [None, "2"])  # a process each: the library reads this when NumPy is loaded
+def test_the_library_of_matrices_has_one_thread_unless_told_otherwise(said: str | None) -> None:
+    """Its threads wait for each other: beside another busy process a release took thirty times as long."""
+    environment = {name: value for name, value in os.environ.items() if name != "OPENBLAS_NUM_THREADS"}
+    environment |= {} if said is None else {"OPENBLAS_NUM_THREADS": said}
+    out = subprocess.check_output([sys.executable, "-c", _THREADS], env=environment, text=True)  # noqa: S603
+    assert out.splitlines()[-1] == (said or "1")
