@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import combinations, product
 from pathlib import Path
 
@@ -130,6 +131,22 @@ def test_between_refreshes_of_few_events_all_numbers_are_finite(
     assert all(np.isfinite(margin).all() for margin in found.margins)
     assert all(joint.counts.sum() == pytest.approx(found.rows, abs=0.01) for joint in found.joints)
     assert violating(fit(now, start=rows, seed=1, fresh=False, then=then, groups=groups), tuple(groups)) == 0
+
+
+@pytest.mark.parametrize("edition", [14, 15])
+def test_where_all_is_measured_at_every_tick_coarse_grids_follow_those_who_move(edition: Edition) -> None:
+    """Events come to one half, then to the other. What moves a half drowns in the noise of each of its 128 cells."""
+    grids = Group.of([0, 1], np.array([[cell // 128, cell] for cell in range(256)]), nests=[(0, 1)])
+    workload, rng = Workload(sizes=(2, 256), marginals=((), (0,), (1,))), np.random.default_rng(0)
+    events, rows, off = np.zeros((0, 2), dtype=np.int32), None, list[int]()
+    for tick in range(40):
+        cells = rng.integers(0, 128, 500) + 128 * (tick >= 20)
+        events = np.concatenate([events, np.stack([cells // 128, cells], axis=1).astype(np.int32)])
+        now = replace(noisy(workload, events, sigma=40, seed=tick), tick=tick)
+        rows = fit(now, start=rows, seed=tick, edition=edition, groups=[grids])
+        off.append(int((rows.codes[:, 0] == 0).sum() - (events[:, 0] == 0).sum()))
+    rms = float(np.sqrt(np.mean(np.square(off[20:]))))
+    assert rms < 80 if edition > 14 else rms > 300
 
 
 def test_of_very_many_combinations_some_are_offered() -> None:

@@ -9,12 +9,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from synthstream.constraints import Group
 from synthstream.counts import Counts
 from synthstream.fit import carried, drift
 from synthstream.fit.ahead import Ahead, raked
 from synthstream.fit.pooling import pooled
 from synthstream.fit.population import Population
 from synthstream.kernel.epochs import Epochs
+from synthstream.kinds import Edition
 from synthstream.measured import Measured
 from synthstream.privacy import Budget, Unit
 from synthstream.synthesizers.epochs import InEpochs
@@ -140,6 +142,15 @@ def test_pairs_that_were_never_measured_follow_from_the_times_of_both_columns() 
     assert (0, 1) in found.workload.marginals
     assert found.marginal((0, 1))[0] == pytest.approx(sum(tables), abs=250)
     assert (0, 1) not in pooled(looks(*[(table(1000.0, 0.3), False)] * 6)).workload.marginals
+
+
+@pytest.mark.parametrize("edition", [14, 15])
+def test_columns_that_constraints_join_are_not_taken_to_be_independent(edition: Edition) -> None:
+    """Grids of one place drift together. Up to edition 14 they were made independent in each part, which no row is."""
+    tables = [np.outer([1 - s, s], [1 - s, s / 2, s / 2]) * 1000 for s in (0.05,) * 6 + (0.95,) * 6]
+    grids = Group.of([0, 1], np.array([[0, 0], [1, 1], [1, 2]]))
+    found = pooled(looks(*((t, False) for t in tables)), edition=edition, groups=[grids])
+    assert ((0, 1) in found.workload.marginals) == (edition < 15)
 
 
 def test_the_prior_is_bounded_by_chi_square() -> None:

@@ -126,7 +126,7 @@ def aims(
         groups: public constraints. Their columns' margins, and the tables within them, are those of their joint counts.
         ordered: whether columns whose codes have an order are looked for (:mod:`synthstream.fit.ordered`).
         sloping: whether slopes are looked for that many columns have in common (:func:`synthstream.fit.lowrank.slope`).
-        followed: whether joint counts follow tables of one column between the ticks at which larger ones are measured.
+        followed: whether joint counts follow tables of one column.
     """
     workload, left = measured.workload, LEFT if start is not None and len(start) else 1.0
     known = _known(measured if then is None else then.measured, _How(left, tuple(groups), ordered, sloping))
@@ -141,7 +141,7 @@ def aims(
             for old, new, noise in zip(past.margins, fresh, known.variances, strict=True)
         ]
         shares = [margin * (rows / max(float(margin.sum()), SMALLEST)) for margin in blended]
-        single = {m[0] for m in workload.marginals if len(m) == 1 and followed and then is not None}
+        single = {m[0] for m in workload.marginals if len(m) == 1 and followed}
         joints = [_with_margins(_nearer(j, start, rows, past.pull), shares, single) for j in known.joints]
         known = known._replace(joints=joints)
         _use_margins(known.joints, shares)
@@ -205,9 +205,11 @@ def _followed(joint: Joint, said: Mapping[int, tuple[FloatArray, float]], most: 
 def _with_margins(joint: Joint, margins: Sequence[FloatArray], columns: set[int]) -> Joint:
     """Joint counts with given margins of some columns; that of fewest codes is last, and exact.
 
-    Drawn to the rows before combination by combination, what moves a whole margin drowns in the noise of these.
+    Drawn to the rows before combination by combination, what moves a whole margin drowns in the noise of these. Margins
+    of many codes are drawn to the rows before most of all, so each sweep leaves out those of one column more.
     """
-    for c in _SWEEPS * sorted(columns & {*joint.group.columns}, key=lambda c: (-margins[c].size, c)):
+    order = sorted(columns & {*joint.group.columns}, key=lambda c: (-margins[c].size, c))
+    for c in (c for k in range(len(order)) for c in order[min(k, max(len(order) - 2, 0)) :]):
         joint = joint.moved(c, margins[c] * (float(joint.counts.sum()) / max(float(margins[c].sum()), SMALLEST)))
     return joint
 

@@ -7,7 +7,7 @@ association. Post-processing of released values.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from itertools import combinations
 from typing import NamedTuple
 
@@ -99,12 +99,16 @@ class Running(NamedTuple):
     variance: float
 
 
-def running_tables(parts: Parts, found: Smooth, history: Sequence[Measured]) -> list[Running]:
+def running_tables(
+    parts: Parts, found: Smooth, history: Sequence[Measured], joined: Sequence[Collection[int]] = ()
+) -> list[Running]:
     """Estimates of larger running tables.
 
     Args:
         parts, found: tables of single columns, and what is known of them.
         history: what was measured at the last tick of each part, in order.
+        joined: columns that constraints join, such as the grids of one place: where nothing was measured of two of
+            them together, they are not taken to be independent in each part.
     """
     independent, out, phis = Independent(parts, found), list[Running](), list[float]()
     measured = {m for known in history for m in known.workload.marginals if len(m) > 1}
@@ -116,7 +120,9 @@ def running_tables(parts: Parts, found: Smooth, history: Sequence[Measured]) -> 
         out.append(Running(marginal, alone * (1 + known.values), error))
         phis.append(known.phi)
     least = float(np.median([table.variance for table in out] or found.variance))
-    return out + _never_measured(parts, found, independent, measured, float(np.median(phis or [0.0])), least)
+    decided = {pair for columns in joined for pair in combinations(sorted(columns), 2)}
+    phi = float(np.median(phis or [0.0]))
+    return out + _never_measured(parts, found, independent, measured | decided, phi, least)
 
 
 def _looks(parts: Parts, each: FloatArray, marginal: tuple[int, ...], history: Sequence[Measured]) -> Looks:

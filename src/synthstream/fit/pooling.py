@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from synthstream.constraints import Group
 from synthstream.fit.carried import Running, running_tables
 from synthstream.fit.drift import parts_of, smooth
 from synthstream.kinds import NEWEST, Edition
@@ -31,6 +32,7 @@ def pooled(
     signed: bool = False,
     edition: Edition = NEWEST,
     covariance: FloatArray | None = None,
+    groups: Sequence[Group] = (),
 ) -> Measured:
     """Estimated running counts of every table that was ever measured, with their variances.
 
@@ -49,11 +51,17 @@ def pooled(
         edition: of the estimate.
         covariance: of the noise of the running totals at these ticks; left out: their variances alone. Edition 1 has no
             use for it.
+        groups: public constraints.
     """
-    return _first(history, signed) if edition == 1 else _drifting(history, covariance, steady=edition > 13)
+    if edition == 1:
+        return _first(history, signed)
+    joined = [group.columns for group in groups] if edition > 14 else []
+    return _drifting(history, covariance, joined, steady=edition > 13)
 
 
-def _drifting(history: Sequence[Measured], covariance: FloatArray | None, *, steady: bool) -> Measured:
+def _drifting(
+    history: Sequence[Measured], covariance: FloatArray | None, joined: Sequence[tuple[int, ...]], *, steady: bool
+) -> Measured:
     """From edition 2 on."""
     now = history[-1]
     parts = parts_of(history, now.workload.sizes, covariance, steady=steady)
@@ -65,7 +73,7 @@ def _drifting(history: Sequence[Measured], covariance: FloatArray | None, *, ste
         if known:
             own = found.running[parts.column == column]
             tables.append(Running((column,), own, float(found.variance[column])))
-    tables += running_tables(parts, found, history)
+    tables += running_tables(parts, found, history, joined)
     return Measured(
         tick=now.tick,
         workload=Workload(sizes=now.workload.sizes, marginals=tuple(marginal for marginal, *_ in tables)),

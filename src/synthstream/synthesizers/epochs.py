@@ -158,7 +158,7 @@ class InEpochs(OfTables):
         covariance = None if first else self._covariance(ends)
         found = [history(t) for t in ends]
         signed, edition = self.mechanism.unit.signed, self.mechanism.edition
-        return pooled(found, signed=signed, edition=edition, covariance=covariance)
+        return pooled(found, signed=signed, edition=edition, covariance=covariance, groups=self.how.groups)
 
     def _covariance(self, ticks: Sequence[int]) -> FloatArray:
         """Of the noise of the running totals after some ticks."""

@@ -161,7 +161,7 @@ def of_epochs(
         variance=np.array([variance[m] for m in marginals]),
         since=np.full(len(marginals), first, dtype=np.int64),
     )
-    pooling: dict[str, Any] = {"signed": mechanism.unit.signed, "edition": mechanism.edition}
+    pooling: dict[str, Any] = {"signed": mechanism.unit.signed, "edition": mechanism.edition, "groups": how.groups}
     pool = pooled([_from(known, begun, base, variance[()]) for known in inside], **pooling)
     all_of_it = pooled(history, **pooling) if begun else None
     return Windowed(exact, _rows(replace(pool, tick=last), all_of_it, seed=seed, how=how))
