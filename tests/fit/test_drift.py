@@ -147,10 +147,13 @@ def test_pairs_that_were_never_measured_follow_from_the_times_of_both_columns() 
 @pytest.mark.parametrize("edition", [14, 15])
 def test_columns_that_constraints_join_are_not_taken_to_be_independent(edition: Edition) -> None:
     """Grids of one place drift together. Up to edition 14 they were made independent in each part, which no row is."""
-    tables = [np.outer([1 - s, s], [1 - s, s / 2, s / 2]) * 1000 for s in (0.05,) * 6 + (0.95,) * 6]
+    tables = [np.array([[1 - s, 0, 0], [0, s / 4, 3 * s / 4]]) * 1000 for s in (0.05,) * 6 + (0.95,) * 6]
     grids = Group.of([0, 1], np.array([[0, 0], [1, 1], [1, 2]]))
-    found = pooled(looks(*((t, False) for t in tables)), edition=edition, groups=[grids])
-    assert ((0, 1) in found.workload.marginals) == (edition < 15)
+    never = pooled(looks(*((t, False) for t in tables)), edition=edition, groups=[grids])
+    assert ((0, 1) in never.workload.marginals) == (edition < 15)
+    found = pooled(looks(*((t, True) for t in tables), noise=2500.0), edition=edition, groups=[grids])
+    impossible = found.marginal((0, 1))[0][[0, 0, 1], [1, 2, 0]]
+    assert impossible.sum() > 400 if edition < 15 else not impossible.any()
 
 
 def test_the_prior_is_bounded_by_chi_square() -> None:

@@ -7,13 +7,15 @@ association. Post-processing of released values.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from itertools import combinations
 from typing import NamedTuple
 
 import numpy as np
 
+from synthstream.constraints import Group
 from synthstream.fit.drift import Parts, Smooth
+from synthstream.fit.joints import possible
 from synthstream.measured import Measured
 from synthstream.workload import FloatArray
 
@@ -30,6 +32,8 @@ _GAIN = 3.0
 # The weight of a table that seems known exactly is that of its own noise, divided by this, at most; and that of one
 # that was never measured is what its prior says, times this.
 _CERTAIN, _NEVER = 16.0, 4.0
+# What constraints leave of independent columns is brought to their margins so many times.
+_SWEEPS = 3
 
 
 class Looks(NamedTuple):
@@ -100,29 +104,27 @@ class Running(NamedTuple):
 
 
 def running_tables(
-    parts: Parts, found: Smooth, history: Sequence[Measured], joined: Sequence[Collection[int]] = ()
+    parts: Parts, found: Smooth, history: Sequence[Measured], groups: Sequence[Group] = ()
 ) -> list[Running]:
     """Estimates of larger running tables.
 
     Args:
         parts, found: tables of single columns, and what is known of them.
         history: what was measured at the last tick of each part, in order.
-        joined: columns that constraints join, such as the grids of one place: where nothing was measured of two of
-            them together, they are not taken to be independent in each part.
+        groups: public constraints. Columns of one, such as grids of a place, are independent in no part.
     """
-    independent, out, phis = Independent(parts, found), list[Running](), list[float]()
+    independent, out, phis = Independent(parts, found, groups), list[Running](), list[float]()
     measured = {m for known in history for m in known.workload.marginals if len(m) > 1}
     for marginal in sorted(measured, key=lambda m: (len(m), m)):
         each = independent.parts(marginal)
         looks, alone = _looks(parts, each, marginal, history), each.sum(axis=0)
         known = association(looks, alone, [parts.sizes[c] for c in marginal])
-        error = max(float(np.mean(alone**2 * known.variance)), 1 / float(np.sum(looks.weight)) / _CERTAIN)
+        cells = alone.size if independent.group(marginal) is None else max(1, int(np.count_nonzero(alone)))
+        error = max(float(np.sum(alone**2 * known.variance)) / cells, 1 / float(np.sum(looks.weight)) / _CERTAIN)
         out.append(Running(marginal, alone * (1 + known.values), error))
         phis.append(known.phi)
     least = float(np.median([table.variance for table in out] or found.variance))
-    decided = {pair for columns in joined for pair in combinations(sorted(columns), 2)}
-    phi = float(np.median(phis or [0.0]))
-    return out + _never_measured(parts, found, independent, measured | decided, phi, least)
+    return out + _never_measured(parts, found, independent, measured, float(np.median(phis or [0.0])), least)
 
 
 def _looks(parts: Parts, each: FloatArray, marginal: tuple[int, ...], history: Sequence[Measured]) -> Looks:
@@ -145,7 +147,7 @@ def _never_measured(
     """Pairs of columns that both drift depend on each other by their times alone, as far as is known."""
     out = []
     for marginal in combinations(np.flatnonzero(found.steps > 0).tolist(), 2):
-        if marginal not in known:
+        if marginal not in known and independent.group(marginal) is None:
             alone = independent.parts(marginal).sum(axis=0)
             shape = [parts.sizes[c] for c in marginal]
             unknown = float(np.mean(alone**2 * prior(alone, shape, phi)))
@@ -160,27 +162,48 @@ class Independent:
 
     Args:
         parts, found: tables of single columns, and what is known of them.
+        groups: public constraints; what they forbid is 0.
     """
 
-    def __init__(self, parts: Parts, found: Smooth) -> None:
-        self._parts, self._found = parts, found
+    def __init__(self, parts: Parts, found: Smooth, groups: Sequence[Group] = ()) -> None:
+        self._parts, self._found, self._groups = parts, found, groups
         self._codes = [parts.column == column for column in range(len(parts.sizes))]
+
+    def group(self, marginal: Sequence[int]) -> Group | None:
+        """The constraint that joins all of these columns."""
+        return next((group for group in self._groups if {*marginal} <= {*group.columns}), None)
 
     def parts(self, marginal: Sequence[int]) -> FloatArray:
         """In each part, shape ``(times, cells)``; where rows may take away, by how much each part changed it."""
         shares, events = self._found.shares, self._parts.events
         if self._parts.rows is None:
             bounded = np.clip(shares, -1.0, 1.0)  # of a part with hardly any rows noise is far larger than they are
-            return _product([bounded[:, self._codes[c]] for c in marginal], events)
+            return self._allowed(marginal, _product([bounded[:, self._codes[c]] for c in marginal], events))
         counts = np.maximum(np.cumsum(shares * self._parts.size[:, None], axis=0), 0.0)
         there = np.maximum(np.cumsum(events), 0.0)
         own = [_shares(counts[:, self._codes[c]]) for c in marginal]
-        return np.diff(_product(own, there), axis=0, prepend=0.0)
+        return np.diff(self._allowed(marginal, _product(own, there)), axis=0, prepend=0.0)
 
     def whole(self, marginal: Sequence[int]) -> FloatArray:
         """Over all events at once, shape ``(cells,)``."""
         own = [_shares(np.maximum(self._found.running[None, self._codes[c]], 0.0)) for c in marginal]
         return np.asarray(_product(own, np.maximum(self._parts.events.sum(keepdims=True), 0.0))[0])
+
+    def _allowed(self, marginal: Sequence[int], tables: FloatArray) -> FloatArray:
+        """What constraints leave of tables, shape ``(times, cells)``, with the same margins as far as can be.
+
+        Source: iterative proportional fitting (Deming and Stephan 1940).
+        """
+        group, shape = self.group(marginal), [self._parts.sizes[c] for c in marginal]
+        if group is None:
+            return tables
+        wanted = np.maximum(tables, 0.0).reshape(-1, *shape)
+        left = wanted * possible(group, marginal, shape).reshape(shape)
+        for axis in [*range(1, left.ndim)] * _SWEEPS:
+            others = tuple(a for a in range(1, left.ndim) if a != axis)
+            sums = left.sum(axis=others, keepdims=True)
+            left *= wanted.sum(axis=others, keepdims=True) / np.maximum(sums, _SMALLEST)
+        return np.asarray(left.reshape(tables.shape))
 
 
 def _shares(counts: FloatArray) -> FloatArray:

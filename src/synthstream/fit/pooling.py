@@ -55,12 +55,11 @@ def pooled(
     """
     if edition == 1:
         return _first(history, signed)
-    joined = [group.columns for group in groups] if edition > 14 else []
-    return _drifting(history, covariance, joined, steady=edition > 13)
+    return _drifting(history, covariance, groups if edition > 14 else (), steady=edition > 13)
 
 
 def _drifting(
-    history: Sequence[Measured], covariance: FloatArray | None, joined: Sequence[tuple[int, ...]], *, steady: bool
+    history: Sequence[Measured], covariance: FloatArray | None, groups: Sequence[Group], *, steady: bool
 ) -> Measured:
     """From edition 2 on."""
     now = history[-1]
@@ -73,7 +72,7 @@ def _drifting(
         if known:
             own = found.running[parts.column == column]
             tables.append(Running((column,), own, float(found.variance[column])))
-    tables += running_tables(parts, found, history, joined)
+    tables += running_tables(parts, found, history, groups)
     return Measured(
         tick=now.tick,
         workload=Workload(sizes=now.workload.sizes, marginals=tuple(marginal for marginal, *_ in tables)),
