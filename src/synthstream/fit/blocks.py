@@ -165,7 +165,7 @@ def shift(g, begin, length, codes, residual, weights, touched, blocks, effort, l
         row = i if i < rows else i - rows
         _score(g, codes[:, row], old, here, scores, bases, residual, weights, blocks)
         limit = effort.lively if touched[row] else effort.calm
-        least_gain = limit * limit * 2.0 * least
+        least_gain = limit * limit * 2.0 * least * effort.joint
         state, new = _offered(g, old, here, scores, weight, bases, residual, weights, blocks, least_gain, state)
         if new < 0:
             continue

@@ -39,6 +39,7 @@ class Effort(NamedTuple):
         lean: towards common values: what a value e times as rare must gain more, in the same unit.
         still: the search ends after a block of which at most this share of the rows has moved.
         blocks: at most so many blocks of rows are visited.
+        joint: variance of the noise of joint counts, as a share of that of the tables that they were made from.
     """
 
     calm: float
@@ -46,6 +47,7 @@ class Effort(NamedTuple):
     lean: float
     still: float
     blocks: int
+    joint: float = 1.0
 
 
 class _Layout(NamedTuple):

@@ -28,6 +28,8 @@ from synthstream.workload import THREADS, CodeArray, FloatArray, IntArray, Workl
 
 # Further blocks of rows that a release may visit if all its rows are new.
 _GROWN = 16
+# Joint counts pool several tables, of which each grid, or code, tells of the others: they have about half of the noise.
+_JOINT = 0.5
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -206,6 +208,7 @@ def fit(
         propose(codes, known - aim.cells, measured.variance, aim.margins, workload, first=first, state=state)
         return Population.of(workload, codes)
     effort = _effort(first=first, fresh=fresh, memory=memory, grown=1 - len(before) / aim.rows)
+    effort = effort._replace(joint=_JOINT) if edition > 14 else effort
     known = move(codes, known, aim, measured.variance, workload, kept=0 if first else kept, effort=effort, state=state)
     return Population.of(workload, codes, events=round(each * aim.events) if each > 1 else None, known=known)
 
