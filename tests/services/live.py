@@ -95,6 +95,12 @@ class Writers:
         for thread in self._threads:
             thread.start()
 
+    def reach(self, number: int) -> None:
+        """Let them go on until there are more events than this, a minute at most: how fast they come, nobody knows."""
+        limit = time.time() + 60
+        while sum(list(self.events.values())) <= number and not self._over.is_set() and time.time() < limit:
+            time.sleep(0.05)
+
     def stop(self) -> None:
         """Let all of them finish."""
         self._over.set()
@@ -183,8 +189,8 @@ class Writers:
             time.sleep(chance.choice((0, 0.02, 0.1)))
 
 
-def drive(feed: Feed, folder: Path, *, kills: int, threads: int = 4, seed: int = 0) -> dict[str, Any]:
-    """Write and follow, kill and start again; what came of it."""
+def drive(feed: Feed, folder: Path, *, kills: int, threads: int = 4, seed: int = 0, beyond: int = 0) -> dict[str, Any]:
+    """Write and follow, kill and start again, and write on to more events than ``beyond``; what came of it."""
     chance, began = random.Random(seed), time.time()  # noqa: S311 - when to kill, nothing more
     config_of(feed, folder, most=MOST, horizon=HORIZON)
     line = [sys.executable, "-m", "tests.services.live", "--follower", str(began), str(folder / "stream.toml")]
@@ -212,6 +218,7 @@ def drive(feed: Feed, folder: Path, *, kills: int, threads: int = 4, seed: int =
                 process.kill()
                 done += 1
             process.wait()
+        writers.reach(beyond)
     finally:
         writers.stop()
     until = Fast(began).now() + timedelta(days=0.5)
@@ -269,9 +276,9 @@ def main() -> None:
     print(json.dumps(found))
 
 
-def run(feed: Feed, folder: Path, kills: int, seed: int) -> dict[str, Any]:
+def run(feed: Feed, folder: Path, kills: int, seed: int, *, beyond: int = 0) -> dict[str, Any]:
     """Drive, and judge."""
-    found = drive(feed, folder, kills=kills, seed=seed)
+    found = drive(feed, folder, kills=kills, seed=seed, beyond=beyond)
     if found["exit"] != 0:
         raise RuntimeError(found["log"][-3000:])
     return verdict(feed, folder, found)
