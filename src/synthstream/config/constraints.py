@@ -169,7 +169,7 @@ def _read(section: ConstraintSection, schema: Schema, base: Path) -> tuple[list[
     elif isinstance(given, Mapping):
         rows = [(x, y) for y, x in given.items()]
     if not rows:
-        raise ConfigError(f"{key}: lists nothing")
+        raise ConfigError(f"{key}: lists nothing. List combinations, or leave the constraint out")
     codes = np.empty((len(rows), len(columns)), dtype=np.int32)
     for i, row in enumerate(rows):
         if not isinstance(row, Sequence) or isinstance(row, str) or len(row) != len(columns):
@@ -187,11 +187,7 @@ def _read(section: ConstraintSection, schema: Schema, base: Path) -> tuple[list[
 def inlined(section: Mapping[str, Any], base: Path) -> dict[str, Any]:
     """A section as it was read, with the content of its CSV file in place of the path."""
     found = dict(section)
-    for key, names in (
-        ("allowed", ("columns",)),
-        ("forbidden", ("columns",)),
-        ("lookup", ("column", "function_of")),
-    ):
+    for *names, key in _FORMS:
         if isinstance(section.get(key), str):
             asked = [name for of in names for name in ([section[of]] if isinstance(section[of], str) else section[of])]
             rows = _from_file(base / Path(section[key]).expanduser(), asked, key)
