@@ -209,7 +209,7 @@ def _with_margins(joint: Joint, margins: Sequence[FloatArray], columns: set[int]
     of many codes are drawn to the rows before most of all, so each sweep leaves out those of one column more.
     """
     order = sorted(columns & {*joint.group.columns}, key=lambda c: (-margins[c].size, c))
-    for c in (c for k in range(len(order)) for c in order[min(k, max(len(order) - 2, 0)) :]):
+    for c in (c for k in range(len(order)) for c in order[min(k, len(order) - 2) :]):
         joint = joint.moved(c, margins[c] * (float(joint.counts.sum()) / max(float(margins[c].sum()), SMALLEST)))
     return joint
 
