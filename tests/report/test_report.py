@@ -168,7 +168,8 @@ def test_places_have_a_map_of_all_events_and_of_each_value(made: Made, tmp_path:
     at = np.histogram2d(rows["y"].drop_nulls(), rows["x"].drop_nulls(), bins=side, range=[[0, 10], [0, 10]])[0]
     assert whole[1].counts.tolist() == at.tolist()
     assert len({one.span for _, one in values}) == 1, "a colour means the same count on each"
-    assert page.count("on a logarithmic scale, the same for all values") == len(values)
+    coloured = [((one.counts >= 0.5) & ~one.noise).any() for _, one in values]  # of few events, noise may leave none
+    assert page.count("on a logarithmic scale, the same for all values") == sum(coloured)
     assert 'class="empty"' in page, "white cells are in the legend"
     assert sum(grid.counts.sum() for _, grid in values) <= at.sum()
 
