@@ -2,7 +2,8 @@
 
 A larger table is measured in some epochs alone. What its columns would give if they were independent in each part is
 known for all of them (:mod:`synthstream.fit.drift`); what is measured beyond that, in relation to it, is the
-association. Post-processing of released values.
+association. It is one for all epochs, unless they differ by more than noise explains: then it takes a random walk.
+Post-processing of released values.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from synthstream.constraints import Group
-from synthstream.fit.drift import Parts, Smooth
+from synthstream.fit.drift import Parts, Seen, Smooth, likelihoods, smoothed
 from synthstream.fit.joints import possible
 from synthstream.measured import Measured
 from synthstream.workload import FloatArray
@@ -27,8 +28,12 @@ _PHIS = np.concatenate([[0.0], np.geomspace(1e-6, 1e-1, 16)])
 # what an association may be.
 _NEAR = 0.02
 _SMALLEST = 1e-6
-# Log likelihood that an association must gain over none: Laplace noise has longer tails than normal noise.
+# Log likelihood that an association must gain over none, and one that moves over one that stays: Laplace noise has
+# longer tails than normal noise.
 _GAIN = 3.0
+# Where an association moves, its prior variance is one of these, by that of one that stays, and that of a step from
+# epoch to epoch one of these parts of it.
+_WIDER, _STEPS = np.array([1.0, 4.0]), np.array([0.0, 0.03, 0.1, 0.3, 1.0])
 # The weight of a table that seems known exactly is that of its own noise, divided by this, at most; and that of one
 # that was never measured is what its prior says, times this.
 _CERTAIN, _NEVER = 16.0, 4.0
@@ -37,13 +42,13 @@ _SWEEPS = 3
 
 
 class Looks(NamedTuple):
-    """One larger table, as it was measured in some epochs.
+    """One larger table over all epochs; the last may be open.
 
     Args:
-        alone: independent columns in each of these epochs, shape ``(epochs, cells)``.
-        values: noisy counts, the same shape.
-        variance: of these, shape ``(epochs,)``.
-        weight: square of the share of all rows that an epoch holds, by its variance; shape ``(epochs,)``.
+        alone: independent columns in each epoch, shape ``(epochs, cells)``.
+        values: noisy counts, shape ``(ended, cells)``.
+        variance: of these, shape ``(ended,)``; infinite where the table was not measured.
+        weight: square of the share of all rows that each epoch holds in which it was, by its variance.
     """
 
     alone: FloatArray
@@ -53,15 +58,15 @@ class Looks(NamedTuple):
 
 
 class Association(NamedTuple):
-    """Relative association of a table's cells: count = (1 + it) times what independent columns give.
+    """A running table, from the association of its columns: count = (1 + it) times what independent columns give.
 
     Args:
-        values: posterior mean, shape ``(cells,)``.
+        counts: posterior mean, shape ``(cells,)``.
         variance: posterior variance, the same shape.
-        phi: factor of the prior variance.
+        phi: factor of the prior variance of the association.
     """
 
-    values: FloatArray
+    counts: FloatArray
     variance: FloatArray
     phi: float
 
@@ -72,7 +77,7 @@ def prior(alone: FloatArray, shape: Sequence[int], phi: FloatArray | float) -> F
     return np.asarray(np.minimum(phi * share**_POWER, (min(shape) - 1) / (alone.size * share)))
 
 
-def association(looks: Looks, alone: FloatArray, shape: Sequence[int]) -> Association:
+def association(looks: Looks, alone: FloatArray, shape: Sequence[int], *, moves: bool) -> Association:
     """One association for all epochs: what was measured, less independent columns, is that many times these.
 
     No count falls below 0 by it, nor rises above the number of events; of less than one event nothing is known.
@@ -80,19 +85,44 @@ def association(looks: Looks, alone: FloatArray, shape: Sequence[int]) -> Associ
     Args:
         alone: independent columns over all events, shape ``(cells,)``.
         shape: of the table.
+        moves: whether there may be one for each epoch, where that explains more.
     """
     if alone.sum() < 1:
-        return Association(np.zeros(alone.size), np.zeros(alone.size), 0.0)
-    noise = looks.variance[:, None]
-    precision = np.sum(looks.alone**2 / noise, axis=0)
-    slope = np.sum(looks.alone * (looks.values - looks.alone) / noise, axis=0) / np.maximum(precision, 1e-300)
+        return Association(alone, np.zeros(alone.size), 0.0)
+    ended, noise = looks.alone[: len(looks.values)], looks.variance[:, None]
+    precision = np.sum(ended**2 / noise, axis=0)
+    slope = np.sum(ended * (looks.values - ended) / noise, axis=0) / np.maximum(precision, 1e-300)
     before = prior(alone, shape, _PHIS[:, None])
     around = 1 + before * precision
     gain = (slope**2 * precision * (1 - 1 / around) - np.log(around)).sum(axis=1) / 2
     best = int(np.argmax(gain)) if gain.max() >= _GAIN else 0
-    kept = 1 - 1 / around[best]
     most = float(alone.sum()) / np.maximum(alone, _SMALLEST) - 1
-    return Association(np.clip(slope * kept, -1, most), before[best] / around[best], float(_PHIS[best]))
+    found = _moving(looks, before[best]) if moves and best else None
+    if found is not None:
+        counts = np.sum(looks.alone * (1 + np.clip(found[0], -1, most)), axis=0)
+        return Association(counts, found[1], float(_PHIS[best]))
+    values = np.clip(slope * (1 - 1 / around[best]), -1, most)
+    return Association(alone * (1 + values), alone**2 * (before[best] / around[best]), float(_PHIS[best]))
+
+
+def _moving(looks: Looks, before: FloatArray) -> tuple[FloatArray, FloatArray] | None:
+    """Association in each epoch, shape ``(epochs, cells)``, and the variance of the running counts, shape ``(cells,)``;
+    ``None`` if one that stays explains what was measured.
+
+    Args:
+        before: prior variance of one that stays, shape ``(cells,)``.
+    """
+    size = np.where(np.abs(looks.alone) < _SMALLEST, _SMALLEST, looks.alone)
+    beyond = looks.values - looks.alone[: len(looks.values)]
+    seen = Seen(size, beyond, np.broadcast_to(looks.variance[:, None], beyond.shape))
+    spreads = np.repeat(_WIDER, _STEPS.size)[:, None] * before
+    steps = np.tile(_STEPS, _WIDER.size)[:, None] * spreads
+    start = np.zeros(before.size)
+    gain = likelihoods(seen, start, spreads, steps).sum(axis=1)
+    best = int(np.argmax(gain))
+    if not steps[best].any() or gain[best] - gain[0] < _GAIN:
+        return None
+    return smoothed(seen, start, spreads[best], steps[best])
 
 
 class Running(NamedTuple):
@@ -104,7 +134,7 @@ class Running(NamedTuple):
 
 
 def running_tables(
-    parts: Parts, found: Smooth, history: Sequence[Measured], groups: Sequence[Group] = ()
+    parts: Parts, found: Smooth, history: Sequence[Measured], groups: Sequence[Group] = (), *, moves: bool = True
 ) -> list[Running]:
     """Estimates of larger running tables.
 
@@ -112,33 +142,36 @@ def running_tables(
         parts, found: tables of single columns, and what is known of them.
         history: what was measured at the last tick of each part, in order.
         groups: public constraints. Columns of one, such as grids of a place, are independent in no part.
+        moves: whether associations may move from epoch to epoch.
     """
     independent, out, phis = Independent(parts, found, groups), list[Running](), list[float]()
     measured = {m for known in history for m in known.workload.marginals if len(m) > 1}
     for marginal in sorted(measured, key=lambda m: (len(m), m)):
         each = independent.parts(marginal)
         looks, alone = _looks(parts, each, marginal, history), each.sum(axis=0)
-        known = association(looks, alone, [parts.sizes[c] for c in marginal])
+        known = association(looks, alone, [parts.sizes[c] for c in marginal], moves=moves)
         cells = alone.size if independent.group(marginal) is None else max(1, int(np.count_nonzero(alone)))
-        error = max(float(np.sum(alone**2 * known.variance)) / cells, 1 / float(np.sum(looks.weight)) / _CERTAIN)
-        out.append(Running(marginal, alone * (1 + known.values), error))
+        error = max(float(np.sum(known.variance)) / cells, 1 / float(np.sum(looks.weight)) / _CERTAIN)
+        out.append(Running(marginal, known.counts, error))
         phis.append(known.phi)
     least = float(np.median([table.variance for table in out] or found.variance))
     return out + _never_measured(parts, found, independent, measured, float(np.median(phis or [0.0])), least)
 
 
 def _looks(parts: Parts, each: FloatArray, marginal: tuple[int, ...], history: Sequence[Measured]) -> Looks:
-    """A table in the epochs that it was measured in; ``each``: independent columns in each part."""
-    alone, values, variance, told = [], [], [], []
+    """A table in all epochs; ``each``: independent columns in each part."""
+    alone, values, variance, weight, begin = [], [], [], [], 0
     for last, measured in enumerate(history[: parts.ends.size]):
-        if (q := measured.workload.place.get(marginal)) is not None:
-            part = slice(int(np.searchsorted(parts.ends, measured.since[q])), last + 1)
-            alone.append(each[part].sum(axis=0))
-            values.append(measured.workload.table(measured.values, q).reshape(-1))
-            variance.append(max(float(measured.variance[q]), _SMALLEST))
-            told.append(float(parts.size[part].sum() / parts.size.sum()))
-    noise = np.array(variance)
-    return Looks(np.array(alone), np.array(values), noise, np.array(told) ** 2 / noise)
+        if not any(len(m) > 1 for m in measured.workload.marginals):
+            continue  # a part in an open epoch
+        part, begin, q = slice(begin, last + 1), last + 1, measured.workload.place.get(marginal)
+        alone.append(each[part].sum(axis=0))
+        values.append(alone[-1] if q is None else measured.workload.table(measured.values, q).reshape(-1))
+        variance.append(np.inf if q is None else max(float(measured.variance[q]), _SMALLEST))
+        if q is not None:
+            weight.append(float(parts.size[part].sum() / parts.size.sum()) ** 2 / variance[-1])
+    alone.append(each[begin:].sum(axis=0))
+    return Looks(np.array(alone), np.array(values), np.array(variance), np.array(weight))
 
 
 def _never_measured(

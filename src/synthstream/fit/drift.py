@@ -178,6 +178,20 @@ def _join(values: FloatArray, variance: FloatArray, margin: FloatArray, noise: f
     variance -= each**2 / around
 
 
+class Seen(NamedTuple):
+    """What was counted over time; times after the last count are those of which nothing is known yet.
+
+    Args:
+        size: what a share is of, at each time, above 0; shape ``(times, cells)`` or ``(times, 1)``.
+        values: noisy counts, shape ``(counted, cells)``.
+        variance: of each of these, the same shape; infinite where there is none.
+    """
+
+    size: FloatArray
+    values: FloatArray
+    variance: FloatArray
+
+
 class Smooth(NamedTuple):
     """Shares of the codes of each column in every part.
 
@@ -205,10 +219,14 @@ def smooth(parts: Parts) -> Smooth:
     pooled = np.abs(pooled / np.maximum(weight.sum(axis=0), _SMALLEST))
     pooled /= np.maximum(np.add.reduceat(pooled, parts.places), _SMALLEST)[parts.column]
     scale = (1 - _EVEN) * pooled + _EVEN / sizes[parts.column]
-    gain = np.add.reduceat(_likelihoods(parts, scale), parts.places, axis=1)
+    seen = Seen(size[:, None], parts.values, parts.variance)
+    start, spread = 1 / sizes[parts.column], np.full(scale.size, _DIFFUSE)
+    gain = np.add.reduceat(likelihoods(seen, start, spread, _STEPS[:, None] * scale), parts.places, axis=1)
     best = np.argmax(gain, axis=0)
     steps = np.where(gain[best, np.arange(sizes.size)] - gain[0] >= _GAIN, _STEPS[best], 0.0)
-    shares, variance = _smoothed(parts, scale * steps[parts.column])
+    shares, variance = smoothed(seen, start, spread, scale * steps[parts.column])
+    # No sum of parts is known better than one of them; and of enormous counts this difference is lost in rounding.
+    variance = np.maximum(variance, parts.variance.min(axis=0, initial=np.inf))
     if parts.rows is not None and size.size > parts.ends.size:
         # What rows came and went since the last part leaves shares as they are, as far as is known.
         there = np.maximum(size[:-1] @ shares[:-1], 0.0)
@@ -233,32 +251,41 @@ def on_simplex(shares: FloatArray) -> FloatArray:
     return np.asarray(np.maximum(shares - excess[np.arange(len(shares)), last][:, None], 0.0))
 
 
-def _likelihoods(parts: Parts, scale: FloatArray) -> FloatArray:
-    """Log likelihood of each code's counts for every variance of a step, shape ``(steps, codes)``."""
-    mean = np.broadcast_to(1 / np.array(parts.sizes)[parts.column], (_STEPS.size, scale.size))
-    spread = np.full(mean.shape, _DIFFUSE)
-    out = np.zeros(mean.shape)
-    for p in range(parts.ends.size):
-        noise = parts.variance[p] / parts.size[p] ** 2
-        gap, around = parts.values[p] / parts.size[p] - mean, spread + noise
+def likelihoods(seen: Seen, start: FloatArray, spread: FloatArray, step: FloatArray) -> FloatArray:
+    """Log likelihood of the counts of each cell for every variance of a step, shape ``(steps, cells)``.
+
+    Args:
+        start, spread: mean and variance of the shares before the first time, shape ``(cells,)``.
+        step: variances of a step, shape ``(steps, cells)``.
+    """
+    mean, spread = np.broadcast_to(start, step.shape), np.broadcast_to(spread, step.shape)
+    out = np.zeros(step.shape)
+    for size, values, variance in zip(seen.size, seen.values, seen.variance, strict=False):
+        noise = variance / size**2
+        gap, around = values / size - mean, spread + noise
         out -= np.where(np.isfinite(noise), (np.log(around) + gap**2 / around) / 2, 0.0)
         kept = spread / around
-        mean, spread = mean + kept * gap, spread * (1 - kept) + _STEPS[:, None] * scale
+        mean, spread = mean + kept * gap, spread * (1 - kept) + step
     return out
 
 
-def _smoothed(parts: Parts, step: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Shares of all parts, and the variance of the running table, for a known variance of each code's steps."""
-    number, size = parts.totals.size, parts.size
-    mean = 1 / np.array(parts.sizes)[parts.column]
-    spread, both, whole = np.full(mean.size, _DIFFUSE), np.zeros(mean.size), np.zeros(mean.size)
+def smoothed(seen: Seen, start: FloatArray, spread: FloatArray, step: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Shares at all times, shape ``(times, cells)``, and the variance of the running table, for a known variance of
+    each cell's steps.
+
+    Args:
+        start, spread: mean and variance of the shares before the first time, shape ``(cells,)``.
+        step: variance of a step, the same shape.
+    """
+    number, ended = len(seen.size), len(seen.values)
+    size, mean, both, whole = seen.size, start, np.zeros(start.size), np.zeros(start.size)
     means, spreads = np.empty((number, mean.size)), np.empty((number, mean.size))
     for p in range(number):
         # ``both`` and ``whole``: covariance of the newest share with the running table, and variance of that.
         both, whole = both + size[p] * spread, whole + 2 * size[p] * both + size[p] ** 2 * spread
-        if p < parts.ends.size:
-            noise = parts.variance[p] / size[p] ** 2
-            gap = parts.values[p] / size[p] - mean
+        if p < ended:
+            noise = seen.variance[p] / size[p] ** 2
+            gap = seen.values[p] / size[p] - mean
             kept, moved = spread / (spread + noise), both / (spread + noise)
             mean = mean + kept * gap
             whole, both, spread = whole - moved * both, both * (1 - kept), spread * (1 - kept)
@@ -267,5 +294,4 @@ def _smoothed(parts: Parts, step: FloatArray) -> tuple[FloatArray, FloatArray]:
     for p in range(number - 2, -1, -1):
         back = spreads[p] / np.maximum(spreads[p] + step, 1e-300)
         means[p] += back * (means[p + 1] - means[p])
-    # No sum of parts is known better than one of them; and of enormous counts this difference is lost in rounding.
-    return means, np.maximum(whole, parts.variance.min(axis=0, initial=np.inf))
+    return means, whole

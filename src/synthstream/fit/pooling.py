@@ -55,15 +55,15 @@ def pooled(
     """
     if edition == 1:
         return _first(history, signed)
-    return _drifting(history, covariance, groups if edition > 14 else (), steady=edition > 13)
+    return _drifting(history, covariance, groups if edition > 14 else (), edition)
 
 
 def _drifting(
-    history: Sequence[Measured], covariance: FloatArray | None, groups: Sequence[Group], *, steady: bool
+    history: Sequence[Measured], covariance: FloatArray | None, groups: Sequence[Group], edition: Edition
 ) -> Measured:
     """From edition 2 on."""
     now = history[-1]
-    parts = parts_of(history, now.workload.sizes, covariance, steady=steady)
+    parts = parts_of(history, now.workload.sizes, covariance, steady=edition > 13)
     found = smooth(parts)
     tables: list[Running] = [
         Running((), np.array([max(parts.events.sum(), 0.0)]), float(now.variance[now.workload.place[()]]))
@@ -72,7 +72,7 @@ def _drifting(
         if known:
             own = found.running[parts.column == column]
             tables.append(Running((column,), own, float(found.variance[column])))
-    tables += running_tables(parts, found, history, groups)
+    tables += running_tables(parts, found, history, groups, moves=edition > 14)
     return Measured(
         tick=now.tick,
         workload=Workload(sizes=now.workload.sizes, marginals=tuple(marginal for marginal, *_ in tables)),
