@@ -72,7 +72,7 @@ SYNTHESIZERS: dict[str, SynthesizerKind] = {
     "table": SynthesizerKind((*_TABLES, "counter", "shares", "measure", "growth", "population")),
     "selective": SynthesizerKind((*_ROUNDS, "counter")),
     "stream-mwem": SynthesizerKind(_ROUNDS),
-    "points": SynthesizerKind(("depth", "schedule", "region"), points=True),
+    "points": SynthesizerKind(("depth", "schedule", "region", "events_per_tick"), points=True),
     "hypercube": SynthesizerKind(("depth",), points=True),
 }
 

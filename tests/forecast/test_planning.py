@@ -24,7 +24,7 @@ from synthstream.kernel.tables import Marginals
 from synthstream.report.plan_page import plan_page
 from synthstream.synthesizers.assembly import synthesizer_of
 from synthstream.synthesizers.simulation.seeded import SeededGate
-from tests.support.configs import AGE, GOOD, SINK, category, stream_toml
+from tests.support.configs import AGE, GOOD, SINK, category, number, stream_toml
 from tests.support.streams import KINDS, text_of
 
 POINTS = text_of("points")
@@ -322,8 +322,12 @@ def test_a_tick_that_is_too_short() -> None:
 
 def test_delta_that_buys_nothing() -> None:
     unused = GOOD.replace("[sink]", '[synthesizer]\nmeasure = "epochs"\n[sink]')
-    assert "has no effect" in warned(unused)["privacy.delta"]
+    assert "choose another measure or kind" in warned(unused)["privacy.delta"]
     assert "privacy.delta" not in warned(GOOD)
+    points = stream_toml(
+        number("x", "missing = 0"), number("y", "missing = 0"), SINK, '[synthesizer]\nkind = "points"\n'
+    )
+    assert "events_per_tick in [synthesizer] if a million" in warned(points)["privacy.delta"]
 
 
 @pytest.mark.parametrize(("more", "warns"), [("", True), ('delimiter = ";"\n', False)])

@@ -14,7 +14,7 @@ import pytest
 
 from synthstream.config.config import StreamConfig
 from synthstream.counts import Counts
-from synthstream.errors import HorizonExhausted, StateCorrupt
+from synthstream.errors import ConfigError, HorizonExhausted, StateCorrupt
 from synthstream.fit.cloud import Cloud
 from synthstream.kernel.counters import counter
 from synthstream.kernel.gate import Gate
@@ -35,7 +35,7 @@ from synthstream.strategies.levels import (
     standing_out,
 )
 from synthstream.synthesizers import clouds
-from synthstream.synthesizers.assembly import synthesizer_of
+from synthstream.synthesizers.assembly import claim_of, synthesizer_of
 from synthstream.synthesizers.clouds import cloud
 from synthstream.synthesizers.points import FromBothSides, FromNodes
 from synthstream.synthesizers.simulation.seeded import SeededGate
@@ -436,6 +436,25 @@ def test_a_new_stream_reads_two_levels_at_the_root_where_the_number_is_private(
     made: Any = synthesizer_of(StreamConfig.from_toml(text if op else text.replace("op = ''\n", "")))
     schedule = (made.mechanism.side if op else made.mechanism).schedule
     assert (schedule.first, schedule.joint) == (first, joint)
+
+
+def test_points_of_several_columns_have_laplace_noise_unless_very_many_are_expected() -> None:
+    line = POINTS.format(neighbours="add-remove", op="''", delta=1e-9).replace("op = ''\n", "")
+    box = line.replace("}]", '}, { name = "y", type = "number", min = 0, max = 1, missing = 0 }]')
+    many = box.replace('"points"', '"points", events_per_tick = 200000')
+    for text, noise in ((line, "gaussian"), (box, "laplace"), (many, "gaussian")):
+        config = StreamConfig.from_toml(text)
+        made: Any = synthesizer_of(config).mechanism
+        assert made.noise == noise
+        assert (made.claim().pure is None) == (noise == "gaussian")
+        assert claim_of(config, made).fits(config.privacy.budget)
+        assert synthesizer_of(config.begun_as({"edition": 14})).mechanism.noise == "gaussian"
+    persons = StreamConfig.from_toml(box.replace('unit = "event"', 'unit = { person = "who", max_events = 4 }'))
+    assert claim_of(persons, synthesizer_of(persons).mechanism).pure == pytest.approx(1, rel=1e-6)
+    with pytest.raises(ConfigError, match="events_per_tick: has no effect with delta = 0"):
+        StreamConfig.from_toml(many.replace("1e-09", "0"))
+    with pytest.raises(ConfigError, match="too small for points"):
+        synthesizer_of(StreamConfig.from_toml(line.replace("epsilon = 1.0", "epsilon = 1e-6")))
 
 
 @pytest.mark.parametrize(("delta", "above"), [(0.0, 1.0), (1e-9, 2.0)])

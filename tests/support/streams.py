@@ -17,6 +17,7 @@ from tests.support.configs import SINK, WARD, number, source, stream_toml
 
 _TABLE = WARD + number("x", "bins = 4", high=10)
 _POINTS = number("x", "missing = 0", high=10) + number("y", "missing = 0", high=10)
+_LINE = number("x", "missing = 0", high=10)
 _PLACES = (
     WARD + '[[columns]]\nname = "spot"\ntype = "place"\ncoordinates = ["x", "y"]\nbounds = [[0, 10], [0, 10]]\n'
     'views = [1, 2]\ndepth = 3\nwith = ["ward"]\n'
@@ -33,7 +34,7 @@ _KINDS = {
     "stream-mwem": ('kind = "stream-mwem"\npicks = 1\nfit = "mw"', 0, "add-remove", _TABLE),
     "stream-mwem-single": ('kind = "stream-mwem"\npicks = 4\nqueries = "single"', 0, "add-remove", _TABLE),
     "points": ('kind = "points"\ndepth = 8', 0, "add-remove", _POINTS),
-    "points-zcdp": ('kind = "points"\ndepth = 8', 1e-9, "add-remove", _POINTS),
+    "points-zcdp": ('kind = "points"\ndepth = 8', 1e-9, "add-remove", _LINE),
     "points-signed": ('kind = "points"\ndepth = 8', 0, "add-remove", _POINTS),
     "hypercube": ('kind = "hypercube"\ndepth = 8', 0, "replace-one", _POINTS),
 }

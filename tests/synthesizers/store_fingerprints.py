@@ -19,9 +19,13 @@ from tests.support.streams import KINDS, PERSONS, text_of
 
 STORED = Path(__file__).parent / "fingerprints.json"
 EDITIONS: tuple[Edition, ...] = get_args(Edition)
-# As other streams of tests, less what they say: an edition decides it.
-_LESS = {"table": ("always", '\nmeasure = "always"'), "table-pure": ("epochs", "\npicks = 1")}
-ALL = (*KINDS, PERSONS, *_LESS)
+# As other streams of tests, but for what they say: an edition decides of the rest.
+_OTHERWISE = {
+    "table": ("always", '\nmeasure = "always"', ""),
+    "table-pure": ("epochs", "\npicks = 1", ""),
+    "points-delta": ("points", "delta = 0\n", "delta = 1e-9\n"),
+}
+ALL = (*KINDS, PERSONS, *_OTHERWISE)
 REFUSED = "refused"
 
 
@@ -31,8 +35,8 @@ def drawn(kind: str) -> dict[str, str]:
     Numbers count to ten digits: before edition 10 the last ones depend on the processor. Since then they are held by
     ``tests/kernel/test_processors.py``.
     """
-    like, said = _LESS.get(kind, (kind, ""))
-    config = StreamConfig.from_toml(text_of(like).replace(said, ""), base=Path("/nowhere"))
+    like, said, instead = _OTHERWISE.get(kind, (kind, "", ""))
+    config = StreamConfig.from_toml(text_of(like).replace(said, instead), base=Path("/nowhere"))
     with patch.object(measured, "json", SimpleNamespace(dumps=lambda facts: json.dumps(_short(facts)))):
         return {str(edition): _drawn(config.begun_as({"edition": edition})) for edition in EDITIONS}
 

@@ -66,7 +66,7 @@ class SynthesizerConfig(Section):
             where it is 1.1 if it is left out.
         picks: tables to choose in an epoch, or at a tick; left out: 10 for kind ``table`` (edition 1: as many as
             columns), by :func:`synthstream.synthesizers.bounds.picks_rule` for the others.
-        events_per_tick: a public guess for that rule.
+        events_per_tick: a public guess for that rule; of points with delta above 0, for which noise they have.
         population: synthetic rows at most, which stand for more events each where there are more; left out: a million
             (edition 1: no limit).
         depth: splits of the box of a points stream, at most: memory is for ``2**depth`` cells.
@@ -147,6 +147,11 @@ class SynthesizerConfig(Section):
                 when = {"always": "at every tick", "refresh": "at refreshes", "epochs": "once an epoch"}[measure]
                 raise ConfigError(
                     f'{key}: has no effect when tables are measured {when}; it belongs to measure = "{owner[key]}"'
+                )
+        elif self.points:
+            if budget.pure and self.events_per_tick is not None:
+                raise ConfigError(
+                    "events_per_tick: has no effect with delta = 0; of points it tells which noise is less"
                 )
         elif "events_per_tick" in SYNTHESIZERS[self.kind].keys and self.picks is None and self.events_per_tick is None:
             raise ConfigError(

@@ -163,10 +163,12 @@ def _halves_of_corrections(unit: Unit, op: str | None) -> Iterator[Caution]:
 def _unused_delta(config: StreamConfig, claim: Claim) -> Iterator[Caution]:
     budget = config.privacy.budget
     if not budget.pure and claim.pure is not None:
+        other = "choose another measure or kind in [synthesizer]"
+        if config.synthesizer.points:
+            other = "events_per_tick in [synthesizer] if a million or more may come: then Gaussian noise tells more"
         yield Caution(
             "privacy.delta",
-            f"delta = {budget.delta:g} has no effect here: the promise is pure epsilon-DP. Say delta = 0, or choose "
-            "another measure or kind in [synthesizer].",
+            f"delta = {budget.delta:g} has no effect here: the promise is pure epsilon-DP. Say delta = 0, or {other}.",
         )
 
 

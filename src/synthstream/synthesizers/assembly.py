@@ -42,8 +42,10 @@ _MAKERS: dict[str, Make] = {}
 
 # Refreshes that bursts may bring before their time.
 _EARLY = 2
-# Stands for the number of ticks of a stream without end in a rule that it enters by its logarithm.
+# Stands for the number of ticks of a stream without end in rules.
 _LONG = 1000
+# Events times epsilon from which points of two columns are told better by Gaussian noise (decision 47).
+_MANY = 1e6
 # Whole tables that the paper's main algorithm chooses at a tick, at most: the rule of its theorem, which is about the
 # baseline, asks for up to 13 on Adult, where three are better throughout (benchmarks/results/tables.md).
 _MOST_PICKS = 3
@@ -60,8 +62,8 @@ def synthesizer_of(config: StreamConfig) -> Synthesizer:
     """
     try:
         whole = replace(config.privacy.budget, coarse=config.edition > 9)
-        budget = whole.per_event(group_factor(config), by_pure=config.measures == "epochs")
-        return _MAKERS[config.synthesizer.kind](config, budget)
+        by_pure = config.measures == "epochs" or _by_laplace(config)
+        return _MAKERS[config.synthesizer.kind](config, whole.per_event(group_factor(config), by_pure=by_pure))
     except ValueError as error:
         each = ". That epsilon is what is left for one event of a person" if config.privacy.unit.of_persons else ""
         raise ConfigError(f"{config.name}: {error}{each}") from error
@@ -100,6 +102,15 @@ def group_factor(config: StreamConfig) -> Fraction:
 _factor = cache(participation_factor)
 
 
+def _by_laplace(config: StreamConfig) -> bool:
+    """Whether points have Laplace noise although delta is above 0: those of several columns, unless so many events are
+    expected that the normal law's many levels win.
+    """
+    settings, horizon = config.synthesizer, config.clock.horizon or _LONG
+    many = (settings.events_per_tick or 0.0) * horizon * config.privacy.budget.epsilon >= _MANY
+    return settings.kind == "points" and len(config.schema.columns) > 1 and config.edition > 14 and not many
+
+
 def register(kind: str, make: Make, *, keys: tuple[str, ...] = (), points: bool = False) -> None:
     """Let configurations use a kind of synthesizer.
 
@@ -136,6 +147,7 @@ def _of_tables(config: StreamConfig, budget: Budget) -> Synthesizer:
 
 def _of_points(config: StreamConfig, budget: Budget) -> Synthesizer:
     """The mechanism and the fit of a points stream."""
+    budget = replace(budget, delta=0.0) if _by_laplace(config) else budget
     coordinates = [column for column in config.schema.columns if isinstance(column, Coordinate)]
     region = None if config.schema.region is None else config.schema.region.nodes
     depth = sum(column.bits for column in coordinates)
