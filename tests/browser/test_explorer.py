@@ -173,10 +173,13 @@ def test_zip_by_cause_in_a_quarter_beside_the_one_before(driver: Any, server: st
     picked |= {"from": "2015-10-03", "from2": "2015-07-04", "to2": "2015-10-03"}
     show(driver, server, **picked)
     titles = driver.execute_script("return [...document.querySelectorAll('#pairs h3')].map(h => h.textContent)")
-    spans = [title.removeprefix("Events from ").split(" to ") for title in titles]
-    assert [span[1][:4] for span in spans] == ["2015", "2015"]
-    assert spans[0][0] <= "2015-10-03" <= spans[0][1]
     found = numbers(driver, "pairs")
+    spans = [[found[0][f"{end}{side}"] for end in ("start", "end")] for side in ("", " beside")]
+    assert [span[1][:4] for span in spans] == ["2015", "2015"]
+    for title, (begin, end) in zip(titles, spans, strict=True):  # with the last day
+        last = datetime.fromisoformat(end) - timedelta(days=1)
+        assert f"{begin} to {last:%Y-%m-%d}" in title
+    assert spans[0][0] <= "2015-10-03" <= spans[0][1]
     assert len(found) == 29 * 2
     releases, names = (
         synthstream.releases(evictions / "stream.toml"),
@@ -437,7 +440,7 @@ def test_the_pointer_reads_out_numbers_and_dates_are_dragged(driver: Any, root: 
     ActionChains(driver).move_to_element(plot).perform()
     time.sleep(0.5)
     tip = driver.execute_script("return document.getElementById('vg-tooltip-element').innerText")
-    assert all(word in tip for word in ("from", "to before", "true", "±")), tip
+    assert all(word in tip for word in ("when", "2026-02-11", "true", "±")), tip
     whole = driver.execute_script("return document.getElementById('from').value")
     ActionChains(driver).move_to_element_with_offset(plot, -150, 0).click_and_hold().move_by_offset(
         250, 0
@@ -549,6 +552,32 @@ def test_a_year_before_has_as_many_weeks(driver: Any, years: str) -> None:
     assert warned(driver, "#bars [data-warning]") == ""
 
 
+def test_dates_that_are_empty_or_turned_around_are_told(driver: Any, years: str) -> None:
+    def asked(name: str, day: str) -> None:
+        driver.execute_script(
+            "const date = document.getElementById(arguments[0]); date.value = arguments[1];"
+            "date.dispatchEvent(new Event('change', { bubbles: true }))",
+            name,
+            day,
+        )
+        ready(driver)
+
+    show(driver, years, column="ward", every="year")
+    every, told = numbers(driver, "bars"), driver.find_element("id", "said").text
+    assert "2014-01-04 up to and including 2016-01-01" in told
+    assert driver.find_element("css selector", ".lede strong").text in f"from {told}"
+    for name in ("from", "to"):
+        asked(name, "")
+    assert numbers(driver, "bars") == every
+    assert warned(driver, "#unread") == ""
+    asked("from", "2015-03-10")
+    asked("to", "2015-02-01")
+    assert "Until 2015-02-01 lies before 2015-03-10" in warned(driver, "#unread")
+    assert "2015-03-07 up to and including 2015-03-13" in driver.find_element("id", "said").text
+    asked("to", "2015-04-04")
+    assert warned(driver, "#unread") == ""
+
+
 def test_spans_that_overlap_or_differ_in_length_have_no_difference(driver: Any, years: str) -> None:
     dates: dict[str, Any] = {"from": "2014-12-20", "to": "2015-12-19", "from2": "2014-03-01", "to2": "2015-02-28"}
     show(driver, years, column="ward", beside=1, **dates | {"with": "road"})
@@ -557,8 +586,9 @@ def test_spans_that_overlap_or_differ_in_length_have_no_difference(driver: Any, 
         assert not {"difference", "stderr of difference"} & found.keys()
         said = warned(driver, f"#{section} [data-warning]")
         assert "overlap" in said
-        for key in ("start", "end", "start beside", "end beside"):
-            assert found[key] in said
+        for key in ("start", "start beside"):
+            last = datetime.fromisoformat(found[key.replace("start", "end")]) - timedelta(days=1)
+            assert f"{found[key]} to {last:%Y-%m-%d}" in said
     assert (found["start"], found["end"]) != (dates["from"], dates["to"]), "widened to refreshes"
     dates = {"from": "2015-03-07", "to": "2015-05-30", "from2": "2014-03-01", "to2": "2014-05-17"}
     show(driver, years, column="ward", beside=1, **dates)

@@ -5,9 +5,12 @@ const synthstream = (() => {
   const REACH = 2, FALSE = .05, MOST = 6, DAY = 864e5, loaded = {}, waiting = {};
   const byId = id => document.getElementById(id), colour = name => `var(--${name})`;
   const iso = at => new Date(at).toISOString().slice(0, 10);
+  const moment = at => new Date(at).toISOString().slice(0, at % DAY ? 16 : 10).replace("T", " ");
+  // The days of a span, with its last one; to the minute where it begins or ends within a day.
+  const days = (from, end, to = " to ") => from % DAY || end % DAY ? `${moment(from)} to before ${moment(end)}` : end - from > DAY ? iso(from) + to + iso(end - 1) : iso(from);
   const round = v => v == null ? null : Math.abs(v) < 100 ? Math.round(v * 10) / 10 : Math.round(v);
   const said = v => v == null ? "–" : round(v).toLocaleString("en");
-  let facts, at, offsets, turn = 0, shown = {};
+  let facts, at, offsets, turn = 0, shown = {}, unread = [];
 
   // -- numbers --------------------------------------------------------------------------------------------------------
   function cellsOf(tick) {
@@ -23,11 +26,11 @@ const synthstream = (() => {
   // Where a column's values begin in the series.
   const singleOf = column => facts.tables.slice(0, find([column])).reduce((sum, t) => sum + (t[0].length < 2 && inSeries(t[0]) ? t[1] : 0), 0);
   const inSeries = ([column]) => facts.columns[column]?.series !== false;
-  // First and last of the whole ticks that hold all from one date to before another.
+  // First and last of the whole ticks that hold all from one date to before another; where none is given, to either end.
   function ticksOf(from, to) {
     let first = at.findLastIndex(a => a <= from), last = at.findIndex(a => a >= to) - 1;
     const newest = at.length - 2;
-    if (last < 0) last = to > at[0] ? newest : 0;
+    if (last < 0) last = to <= at[0] ? 0 : newest;
     first = Math.min(Math.max(first, 0), newest);
     return [first, Math.max(first, last)];
   }
@@ -76,7 +79,7 @@ const synthstream = (() => {
     const t = 1 / (1 + .3275911 * z / Math.SQRT2);
     return t * (.254829592 + t * (-.284496736 + t * (1.421413741 + t * (-1.453152027 + t * 1.061405429)))) * Math.exp(-z * z / 2) / 2;
   }
-  const spanOf = (w, last = w.last) => `${iso(at[w.first])} to ${iso(at[last + 1])}`;
+  const spanOf = (w, last = w.last) => days(at[w.first], at[last + 1]);
   // Why two spans have no difference, in words; empty if they have one. Of two counts from the start of the stream it is
   // what came in between; of other spans it would be that of their lengths.
   function unlike([a, b]) {
@@ -120,7 +123,7 @@ const synthstream = (() => {
       for (const v of values) {
         const running = tick => facts.singles[number(tick)][place + v];
         const measured = running(last) - (first ? running(first - 1) : 0);
-        const row = { value: labels[v], start: iso(at[first]), end: iso(at[last + 1]), measured, whole,
+        const row = { value: labels[v], start: moment(at[first]), end: moment(at[last + 1]), days: days(at[first], at[last + 1]), measured, whole,
           stderr: steps ? Math.sqrt(Math.max(variance, 0)) : facts.errors[number(last)]?.[place + v] ?? null };
         rows.push({ ...row, ...bandOf(row), when: at[each ? first : last + 1] });
       }
@@ -146,7 +149,7 @@ const synthstream = (() => {
     const measures = shown.every in facts.steps, partial = rows.some(r => !r.whole);
     const what = measures ? `events, ${shown.every === "start" ? "" : "by "}${stepName(shown.every)}` : "synthetic rows, from the start";
     const note = measures
-      ? (shown.every === "start" ? "Each number counts all events before its date." : "Each number counts its own span alone, and stands where that begins.") + " Bands reach two standard errors to both sides; noise can bring a number below 0. Drag over the chart to choose dates."
+      ? (shown.every === "start" ? "Each number counts all events from the start to before its date." : "Each number counts its own span alone, and stands where that begins.") + " Bands reach two standard errors to both sides; noise can bring a number below 0. Drag over the chart to choose dates."
       : `This stream ${rows.some(r => r.stderr != null) ? "is of points: bands reach two standard errors of the estimates to both sides" : "measures its tables in another way"}; no error is known for single spans. Drag over the chart to choose dates.`;
     table(section, rows.map(({ value, start, end, measured, stderr, whole }) =>
       measures ? { value, start, end, measured, stderr, ...(partial ? { whole: whole ? "yes" : "no" } : {}) } : { value, end, rows: measured, ...(stderr == null ? {} : { stderr }) }));
@@ -161,7 +164,7 @@ const synthstream = (() => {
       { data: { values: dates }, params: [{ name: "near", select: { type: "point", on: "pointerover", fields: ["when"], clear: "pointerout" } }],
         mark: { type: "rule", strokeWidth: Math.max(4, place.clientWidth / dates.length), color: colour("muted") },
         encoding: { x, opacity: { condition: { param: "near", empty: false, value: .14 }, value: 0 },
-          tooltip: tips(["start", "from", "nominal"], ["end", "to before", "nominal"], ...names.map((name, i) => [`v${i}`, name, "nominal"])) } },
+          tooltip: tips(["days", "when", "nominal"], ...names.map((name, i) => [`v${i}`, name, "nominal"])) } },
     ] }, `${name}: ${what}`);
     let chosen;
     view.addSignalListener("drag", (_, value) => { chosen = value.when; });
@@ -199,7 +202,7 @@ const synthstream = (() => {
     table(section, differences(windows, all, r => ({ value: r.value })));
     const note = (windows[0].counts ? `Bars show the synthetic rows${windows[0].own ? "; lines reach two standard errors of the estimates to both sides" : windows[0].known ? "; dots what was measured, with two standard errors" : ""}.` :
       "Bars show what was measured in these dates, with two standard errors; grey ones are within them, each taken by itself.")
-      + (windows[0].known && facts.tables[t][3] ? ` This column is measured once in an epoch: what was measured is of events before ${iso(at[windows[0].terms[0][1] + 1])}.` : "");
+      + (windows[0].known && facts.tables[t][3] ? ` This column is measured once in an epoch: what was measured is of events of ${spanOf(windows[0], windows[0].terms[0][1])}.` : "");
     await beside(section, note, windows, (w, room) => {
       const x = (field, more) => ({ field, type: "quantitative", title: "events", scale: { domain, nice: false }, axis: { tickCount: 5 }, ...more });
       const y = { field: "value", type: "nominal", sort: order, title: null, axis: { labelLimit: limit(room) } }, rows = all[windows.indexOf(w)];
@@ -337,7 +340,7 @@ const synthstream = (() => {
     const [a, b] = windows, stderr = b?.known && a.known && !unlike(windows) ?
       Math.sqrt(Math.max(a.stderr ** 2 + b.stderr ** 2 - 2 * covariance(a, b), 0)) : null;
     return all[0].map((r, k) => {
-      const one = (row, w, end) => ({ [`start${end}`]: iso(at[w.first]), [`end${end}`]: iso(at[w.last + 1]), ...(w.known && w.until !== w.last ? { [`end of measured${end}`]: iso(at[w.until + 1]) } : {}), ...(w.counts ? { [`rows${end}`]: row.rows } : {}), ...(w.known ? { [`measured${end}`]: row.measured, [`stderr${end}`]: w.stderr } : w.own ? { [`stderr${end}`]: row.stderr } : {}) });
+      const one = (row, w, end) => ({ [`start${end}`]: moment(at[w.first]), [`end${end}`]: moment(at[w.last + 1]), ...(w.known && w.until !== w.last ? { [`end of measured${end}`]: moment(at[w.until + 1]) } : {}), ...(w.counts ? { [`rows${end}`]: row.rows } : {}), ...(w.known ? { [`measured${end}`]: row.measured, [`stderr${end}`]: w.stderr } : w.own ? { [`stderr${end}`]: row.stderr } : {}) });
       const found = { ...names(r), ...one(r, a, "") };
       if (!b) return found;
       return { ...found, ...one(all[1][k], b, " beside"), ...(stderr == null ? {} : { difference: r.measured - all[1][k].measured, "stderr of difference": stderr }) };
@@ -350,7 +353,7 @@ const synthstream = (() => {
     warning.textContent = unlike(windows); warning.hidden = !warning.textContent;
     const halves = windows.map(w => {
       const half = document.createElement("div"), title = document.createElement("h3");
-      title.textContent = w.counts ? `All events before ${iso(at[w.last + 1])}` : `Events from ${spanOf(w)}`;
+      title.textContent = `${w.counts ? "All events" : "Events"}, ${spanOf(w)}`;
       half.style.minWidth = 0; half.append(title); place.append(half);
       return half;
     });  // both are there before either is measured
@@ -377,7 +380,7 @@ const synthstream = (() => {
       const made = document.createElement(tag); made.textContent = text; if (scope) made.scope = scope; return made; };
     const line = (cells) => { const tr = document.createElement("tr"); tr.append(...cells); return tr; };
     const text = v => typeof v === "number" ? said(v) : v ?? "–";
-    section.querySelector("thead").replaceChildren(line(keys.map(k => cell("th", k, "col"))));
+    section.querySelector("thead").replaceChildren(line(keys.map(k => cell("th", k.replace(/^end( of measured)?\b/, (_, of) => of ? "measured before" : "before"), "col"))));
     section.querySelector("tbody").replaceChildren(...rows.map(r => line(keys.map((k, i) => i ? cell("td", text(r[k])) : cell("th", r[k], "row")))));
     const quoted = v => v == null ? "" : typeof v === "number" ? +v.toFixed(3) : /[",\n]/.test(v) ? `"${v.replaceAll('"', '""')}"` : v;
     const link = section.querySelector("[data-csv]");
@@ -438,10 +441,13 @@ const synthstream = (() => {
     const values = [...byId("values").querySelectorAll("input")].filter(b => b.checked).map(b => +b.value);
     byId("values").querySelectorAll("input").forEach(b => { b.disabled = values.length >= MOST && !b.checked; });
     const span = ticksOf(date("from"), date("to")), two = byId("beside").checked;
+    const turned = [["from", "to"], ...(two ? [["from2", "to2"]] : [])].filter(([from, to]) => date(to) < date(from));
+    const wrong = [...unread, ...turned.map(([from, to]) => `Until ${value(to)} lies before ${value(from)}: what is shown is the ${stepName("tick")} that holds ${value(from)}.`)];
+    byId("unread").textContent = wrong.join(" "); byId("unread").hidden = !wrong.length;
     document.querySelectorAll(".second").forEach(e => { e.hidden = !two; });
     shown = { column: +value("column"), with: value("with") === "" ? "" : +value("with"), values, span, every: value("every"),
       spans: two ? [span, ticksOf(date("from2"), date("to2"))] : [span] };
-    byId("said").textContent = `Events from ${iso(at[span[0]])} to before ${iso(at[span[1] + 1])}, in whole ticks.`;
+    byId("said").textContent = `${days(at[span[0]], at[span[1] + 1], " up to and including ")}.`;
     const kept = new URLSearchParams(fields.map(f => [f, f === "beside" ? +two : value(f)])); kept.set("values", values.join("."));
     try { history.replaceState(null, "", `#${kept}`); } catch { /* from a disk some browsers keep no address */ }
     document.body.dataset.ready = "";
@@ -458,13 +464,14 @@ const synthstream = (() => {
     for (const [, size] of facts.tables) offsets.push(offsets.at(-1) + size);
     const known = facts.columns.map((c, i) => [i, c.name]).filter(([i]) => find([i]) >= 0);
     if (!known.length) { byId("said").textContent = "This stream publishes no table of one column."; return; }
-    const asked = new URLSearchParams(location.hash.slice(1)), last = at.at(-1);
+    const asked = new URLSearchParams(location.hash.slice(1)), last = Math.ceil(at.at(-1) / DAY) * DAY;
+    byId("whole").textContent = `from ${days(at[0], at.at(-1), " up to and including ")}`;
     option(byId("column"), known);
     // What the address asks for, where it is understood; by hand one writes names. The rest is told.
-    const unread = [...asked].filter(([name]) => ![...fields, "values"].includes(name)).map(part => part.join("="));
+    const left = [...asked].filter(([name]) => ![...fields, "values"].includes(name)).map(part => part.join("="));
     const read = (name, of) => {
       const text = asked.get(name), found = text == null ? null : of(text);
-      if (text && found == null) unread.push(`${name}=${text}`);
+      if (text && found == null) left.push(`${name}=${text}`);
       return found ?? null;
     };
     const choice = select => text => [...select.options].find(o => o.value === text || o.text === text)?.value;
@@ -509,13 +516,12 @@ const synthstream = (() => {
     valuesOf(column(), some);
     byId("every").value = every ?? step(some) ?? "start";
     if (byId("every").selectedIndex < 0) byId("every").selectedIndex = 0;
-    byId("unread").textContent = unread.length ? `Not understood in the address, and left out: ${unread.join(", ")}.` : "";
-    byId("unread").hidden = !unread.length;
+    if (left.length) unread = [`Not understood in the address, and left out: ${left.join(", ")}.`];
     byId("column").addEventListener("change", () => { partners(); lengths(); valuesOf(column()); });
     byId("beside").addEventListener("change", yearBefore);
     byId("year").addEventListener("click", () => { yearBefore(); update(); });
     byId("pick").addEventListener("submit", event => event.preventDefault());
-    byId("pick").addEventListener("change", () => { byId("unread").hidden = true; update(); });
+    byId("pick").addEventListener("change", () => { unread = []; update(); });
     addEventListener("hashchange", () => location.reload());  // written by hand
     return update();
   }
