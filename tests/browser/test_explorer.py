@@ -7,6 +7,7 @@ import csv
 import functools
 import http.server
 import os
+import re
 import shutil
 import sys
 import threading
@@ -164,6 +165,8 @@ def test_non_payment_by_week_in_half_a_year(driver: Any, server: str, evictions:
     assert drawn(driver, "series", "symbol") == 27
     assert drawn(driver, "series", "area") == drawn(driver, "series", "line") == 1
     assert "week" in driver.execute_script("return document.querySelector('#series svg').textContent")
+    title = driver.find_element("css selector", "#series h3").text
+    assert title == "Non Payment: true, by week; measured, with noise"
     year = releases.between(found[0]["start"], found[-1]["end"]).table(["Non Payment"]).row(1, named=True)
     assert sum(float(row["measured"]) for row in found) == pytest.approx(year["measured"], abs=0.1)
 
@@ -176,9 +179,14 @@ def test_zip_by_cause_in_a_quarter_beside_the_one_before(driver: Any, server: st
     found = numbers(driver, "pairs")
     spans = [[found[0][f"{end}{side}"] for end in ("start", "end")] for side in ("", " beside")]
     assert [span[1][:4] for span in spans] == ["2015", "2015"]
-    for title, (begin, end) in zip(titles, spans, strict=True):  # with the last day
-        last = datetime.fromisoformat(end) - timedelta(days=1)
-        assert f"{begin} to {last:%Y-%m-%d}" in title
+    for title, (first, before) in zip(titles, spans, strict=True):  # with the last day
+        last = datetime.fromisoformat(before) - timedelta(days=1)
+        assert title.endswith(f"Owner Move In, {first} to {last:%Y-%m-%d}; measured, with noise")
+    head = driver.execute_script("return [...document.querySelectorAll('#pairs thead th')].map(h => h.textContent)")
+    assert head[2:6] == ["start", "before", "measured", "95 % range"]
+    first = driver.execute_script("return document.querySelectorAll('#pairs tbody td')[4].textContent")
+    low, high = (float(text.replace(",", "")) for text in first.split(" to "))
+    assert high - low == pytest.approx(4 * float(found[0]["stderr"]), abs=1)
     assert spans[0][0] <= "2015-10-03" <= spans[0][1]
     assert len(found) == 29 * 2
     releases, names = (
@@ -440,7 +448,11 @@ def test_the_pointer_reads_out_numbers_and_dates_are_dragged(driver: Any, root: 
     ActionChains(driver).move_to_element(plot).perform()
     time.sleep(0.5)
     tip = driver.execute_script("return document.getElementById('vg-tooltip-element').innerText")
-    assert all(word in tip for word in ("when", "2026-02-11", "true", "±")), tip
+    own = next(row for row in numbers(driver, "series") if f"{row['start']} to" in tip)
+    low, high = (float(own["measured"]) + reach * float(own["stderr"]) for reach in (-2, 2))
+    said = re.search(r"true\S*\s+([-\d.]+) \(([-\d.]+) to ([-\d.]+)\)", tip)
+    assert said is not None, tip
+    assert [float(text) for text in said.groups()] == pytest.approx([float(own["measured"]), low, high], abs=0.51)
     whole = driver.execute_script("return document.getElementById('from').value")
     ActionChains(driver).move_to_element_with_offset(plot, -150, 0).click_and_hold().move_by_offset(
         250, 0

@@ -10,6 +10,8 @@ const synthstream = (() => {
   const days = (from, end, to = " to ") => from % DAY || end % DAY ? `${moment(from)} to before ${moment(end)}` : end - from > DAY ? iso(from) + to + iso(end - 1) : iso(from);
   const round = v => v == null ? null : Math.abs(v) < 100 ? Math.round(v * 10) / 10 : Math.round(v);
   const said = v => v == null ? "–" : round(v).toLocaleString("en");
+  const ranged = (v, stderr) => v == null || stderr == null ? said(v) : `${said(v)} (${rangeOf(v, stderr)})`;
+  const rangeOf = (v, stderr) => `${said(v - REACH * stderr)} to ${said(v + REACH * stderr)}`;
   let facts, at, offsets, turn = 0, shown = {}, unread = [];
 
   // -- numbers --------------------------------------------------------------------------------------------------------
@@ -104,10 +106,18 @@ const synthstream = (() => {
     scroll.append(plot); place.append(scroll);
     return (await vegaEmbed(plot, { config, description: words, ...spec }, { actions: false, renderer: "svg", ast: true })).view;
   }
+  // A part of a section with a heading of its own, for charts that stand alone in a picture.
+  function headed(place, words) {
+    const part = document.createElement("div"), title = document.createElement("h3");
+    title.textContent = words; part.style.minWidth = 0; part.append(title); place.append(part);
+    return part;
+  }
   const bandOf = m => m.measured == null || m.stderr == null ? {} :
     { low: m.measured - REACH * m.stderr, high: m.measured + REACH * m.stderr };
   // With a mark that nobody sees, as a tooltip takes a title of "image" or "title" for something else.
-  const tips = (...fields) => fields.map(([field, title, type]) => ({ field, title: `${title}\u200b`, ...(type ? { type } : { type: "quantitative", format: ",.0f" }) }));
+  const tips = fields => fields.map(([field, title, type]) => ({ field, title: `${title}\u200b`, ...(type ? { type } : { type: "quantitative", format: ",.0f" }) }));
+  // Names of what is counted, then its synthetic rows, and what was measured with its range.
+  const tipsOf = (w, ...names) => tips([...names.map(([field, title]) => [field, title, "nominal"]), ...(w.counts ? [["rows", "synthetic rows"]] : []), ...(w.own || w.known ? [["told", w.own ? "estimated" : "measured", "nominal"]] : [])]);
   // Keys of the table below: no name of a column is taken for one of its own, or sorted as a number.
   const key = name => /^(\d+|(start|end|end of measured|rows|measured|stderr)( beside)?|difference|stderr of difference)$/.test(name) ? `${name} ` : name;
 
@@ -133,21 +143,23 @@ const synthstream = (() => {
   async function series() {
     byId("series").hidden = byId("values").parentElement.hidden = !inSeries([shown.column]);
     if (byId("series").hidden) return;
-    const { column } = shown, rows = seriesRows(), section = byId("series"), place = emptied(section), names = [...new Set(rows.map(r => r.value))];
+    const { column } = shown, rows = seriesRows(), section = byId("series"), names = [...new Set(rows.map(r => r.value))];
+    const { name, labels } = facts.columns[column], measures = shown.every in facts.steps, by = shown.every === "start" ? "from the start" : `by ${stepName(shown.every)}`;
+    const words = `${name}${labels.length > 1 ? `: ${names.join(", ")}` : ""}, ${measures ? `${by}; measured, with noise` : "from the start; synthetic rows"}`;
+    const place = rows.length ? headed(emptied(section), words) : emptied(section);
     if (!rows.length) {
       section.querySelector("[data-note]").textContent = shown.values.length ? "Nothing is counted by this length of time within these dates: choose more dates, or a shorter one." : "No value is chosen.";
       return table(section, []);
     }
     const dates = Object.values(Object.groupBy(rows, r => r.when)).map(same => same.reduce((all, r) => Object.assign(all,
-      { [`v${names.indexOf(r.value)}`]: r.stderr == null ? said(r.measured) : `${said(r.measured)} ± ${said(r.stderr)}` }), { ...same[0] }));
+      { [`v${names.indexOf(r.value)}`]: ranged(r.measured, r.stderr) }), { ...same[0] }));
     const scale = { domain: names, range: [1, 2, 3, 4, 5, 6].map(i => colour(`s${i}`)) };
     const x = { field: "when", type: "temporal", scale: { type: "utc" }, title: null, axis: { format: every(rows), ...ticksOn(rows, place.clientWidth) } };
     const legend = names.length > 1 ? { symbolOpacity: 1, symbolType: "stroke", symbolSize: 600, columns: place.clientWidth < 500 ? 1 : 6 } : null;
     const few = rows.length <= 2 * names.length, apart = few ? { xOffset: { expr: "datum.apart" } } : {};  // no error bar over another
     rows.forEach(r => { r.apart = (names.indexOf(r.value) - (names.length - 1) / 2) * 10; });
-    const { name } = facts.columns[column], color = { field: "value", scale, title: name, legend };
-    const measures = shown.every in facts.steps, partial = rows.some(r => !r.whole);
-    const what = measures ? `events, ${shown.every === "start" ? "" : "by "}${stepName(shown.every)}` : "synthetic rows, from the start";
+    const color = { field: "value", scale, title: name, legend };
+    const partial = rows.some(r => !r.whole);
     const note = measures
       ? (shown.every === "start" ? "Each number counts all events from the start to before its date." : "Each number counts its own span alone, and stands where that begins.") + " Bands reach two standard errors to both sides; noise can bring a number below 0. Drag over the chart to choose dates."
       : `This stream ${rows.some(r => r.stderr != null) ? "is of points: bands reach two standard errors of the estimates to both sides" : "measures its tables in another way"}; no error is known for single spans. Drag over the chart to choose dates.`;
@@ -158,14 +170,14 @@ const synthstream = (() => {
     const view = await draw(place, { width: "container", height: 260, data: { values: rows }, layer: [
       ...(rows.some(r => r.low == null) ? [] : [{ mark: few ? { type: "rule", strokeWidth: 2, ...apart } : { type: "area", opacity: .2 }, encoding: { x, y: { field: "low", type: "quantitative" }, y2: { field: "high" }, color } }]),
       { params: [{ name: "drag", select: { type: "interval", encodings: ["x"] } }], mark: { type: "line", strokeWidth: 2, point: !partial && rows.length < 150 && { ...apart }, ...apart },
-        encoding: { x, y: { field: "measured", type: "quantitative", title: what, axis: { tickCount: 5 } }, color, strokeDash: { field: "value", scale: { domain: names }, title: name, legend } } },
+        encoding: { x, y: { field: "measured", type: "quantitative", title: measures ? `events, ${by}` : "synthetic rows, from the start", axis: { tickCount: 5 } }, color, strokeDash: { field: "value", scale: { domain: names }, title: name, legend } } },
       ...(partial ? [{ mark: { type: "point", size: 40, strokeWidth: 2, opacity: 1, ...apart }, encoding: { x, y: { field: "measured", type: "quantitative" }, color,
         fill: { condition: { test: "datum.whole", field: "value", scale, legend: null }, value: colour("paper") } } }] : []),
       { data: { values: dates }, params: [{ name: "near", select: { type: "point", on: "pointerover", fields: ["when"], clear: "pointerout" } }],
         mark: { type: "rule", strokeWidth: Math.max(4, place.clientWidth / dates.length), color: colour("muted") },
         encoding: { x, opacity: { condition: { param: "near", empty: false, value: .14 }, value: 0 },
-          tooltip: tips(["days", "when", "nominal"], ...names.map((name, i) => [`v${i}`, name, "nominal"])) } },
-    ] }, `${name}: ${what}`);
+          tooltip: tips([["days", "when", "nominal"], ...names.map((name, i) => [`v${i}`, name, "nominal"])]) } },
+    ] }, words);
     let chosen;
     view.addSignalListener("drag", (_, value) => { chosen = value.when; });
     place.addEventListener("pointerup", () => {
@@ -191,7 +203,8 @@ const synthstream = (() => {
     const windows = await Promise.all(shown.spans.map(s => windowOf(t, s)));
     const all = windows.map(w => column.labels.map((value, i) => {
       const row = { value, rows: w.counts?.[i] ?? null, measured: w.measured[i] ?? null, stderr: w.own?.[i] ?? w.stderr };
-      return { ...row, ...bandOf({ measured: w.own ? row.rows : row.measured, stderr: row.stderr }), bar: row.rows ?? Math.max(row.measured, 0), own: i >= column.values, order: i,
+      const best = w.own ? row.rows : row.measured;
+      return { ...row, ...bandOf({ measured: best, stderr: row.stderr }), told: ranged(best, row.stderr), bar: row.rows ?? Math.max(row.measured, 0), own: i >= column.values, order: i,
         noise: row.rows == null && Math.abs(row.measured) <= REACH * row.stderr };
     }));
     section.hidden = !!column.grid;  // of which a map says it
@@ -200,14 +213,13 @@ const synthstream = (() => {
     const low = Math.min(0, ...all.flat().map(r => r.low ?? 0)), high = Math.max(1, ...all.flat().map(r => Math.max(r.bar, r.high ?? 0)));
     const domain = [low && low - .03 * (high - low), high + .03 * (high - low)];  // no error bar touches the frame
     table(section, differences(windows, all, r => ({ value: r.value })));
-    const note = (windows[0].counts ? `Bars show the synthetic rows${windows[0].own ? "; lines reach two standard errors of the estimates to both sides" : windows[0].known ? "; dots what was measured, with two standard errors" : ""}.` :
-      "Bars show what was measured in these dates, with two standard errors; grey ones are within them, each taken by itself.")
+    const note = (windows[0].counts ? `Bars show the synthetic rows${windows[0].own ? "; lines reach two standard errors of the estimates to both sides" : windows[0].known ? "; dots what was measured, with two standard errors to both sides" : ""}.` :
+      "Bars show what was measured in these dates, with two standard errors to both sides; grey ones are within them, each taken by itself.")
       + (windows[0].known && facts.tables[t][3] ? ` This column is measured once in an epoch: what was measured is of events of ${spanOf(windows[0], windows[0].terms[0][1])}.` : "");
     await beside(section, note, windows, (w, room) => {
       const x = (field, more) => ({ field, type: "quantitative", title: "events", scale: { domain, nice: false }, axis: { tickCount: 5 }, ...more });
       const y = { field: "value", type: "nominal", sort: order, title: null, axis: { labelLimit: limit(room) } }, rows = all[windows.indexOf(w)];
-      return { width: "container", height: (rows.length > 45 ? 13 : 19) * rows.length + 30, data: { values: rows }, encoding: { y,
-        tooltip: tips(["value", column.name, "nominal"], ["rows", "synthetic rows"], ["measured", "measured"], ["stderr", "standard error"]) }, layer: [
+      return { width: "container", height: (rows.length > 45 ? 13 : 19) * rows.length + 30, data: { values: rows }, encoding: { y, tooltip: tipsOf(w, ["value", column.name]) }, layer: [
         { mark: { type: "bar", height: { band: .7 } }, encoding: { x: x("bar"), x2: { datum: 0 }, color: { condition: { test: "datum.own || datum.noise", value: colour("bar-muted") }, value: colour("bar") } } },
         ...(rows.some(r => r.low == null) ? [] : [{ mark: { type: "rule", strokeWidth: 2, color: colour("error") }, encoding: { x: x("low"), x2: { field: "high" } } },
         { mark: { type: "point", size: 26, filled: true, opacity: 1, color: colour("error") }, encoding: { x: x("measured") } }]),
@@ -230,14 +242,13 @@ const synthstream = (() => {
     const away = all[0].filter((_, k) => !on(k)).map(r => r.value);
     table(section, differences(windows, drawn, r => ({ value: r.value })));
     const note = `Colours show ${windows[0].counts ? "the synthetic rows" : "what was measured in these dates"}. Grey ${grid ? "cells" : "regions"} are empty, or noise alone could have filled them; of those with a colour, at most one in twenty is expected to be empty in truth.${grid ? digitsOf(grid) : ""}${grid?.depth > 3 ? " A coarser grid shows more." : ""}${away.length ? ` Not on the map: ${away.join(", ")}.` : ""}`;
-    const tooltip = tips(["value", name, "nominal"], ["rows", "synthetic rows"], ["measured", "measured"], ["stderr", "standard error"]);
-    const scale = shades(drawn.flat(), "bar", true);
+    const scale = shades(drawn.flat(), "bar", true), tooltip = w => tipsOf(w, ["value", name]);
     if (grid) return beside(section, note, windows, (w, room) =>
-      onGrid(room, drawn[windows.indexOf(w)], grid, scale, tooltip), name);
+      onGrid(room, drawn[windows.indexOf(w)], grid, scale, tooltip(w)), name);
     drawn.flat().forEach(r => { Object.assign(r, { type: "Feature", geometry: { type: "MultiPolygon", coordinates: regions[r.k] } }); });
     await beside(section, note, windows, (w, room) => ({ width: Math.min(room - 12, 520), height: Math.min(room - 12, 420), projection: { type: "identity" },
       data: { values: drawn[windows.indexOf(w)] }, mark: { type: "geoshape", stroke: colour("paper"), strokeWidth: 1 },
-      encoding: { color: scale, tooltip } }), name);
+      encoding: { color: scale, tooltip: tooltip(w) } }), name);
   }
   // What the digits of a cell's name mean: the first coordinate counts twice.
   function digitsOf({ sides: [[x], [y]], across, degrees }) {
@@ -267,7 +278,7 @@ const synthstream = (() => {
     return (w.counts ?? w.measured).map((_, k) => {
       const [i, j] = [Math.floor(k / acrosses.labels.length), k % acrosses.labels.length];
       const row = { up: ups.labels[i], across: acrosses.labels[j], i, j, rows: w.counts?.[k] ?? null, measured: w.measured[k] ?? null, stderr: w.stderr };
-      return { ...row, value: row.rows ?? row.measured, never: !!bits && parseInt(bits[k >> 2], 16) >> 3 - k % 4 & 1 };
+      return { ...row, told: ranged(row.measured, row.stderr), value: row.rows ?? row.measured, never: !!bits && parseInt(bits[k >> 2], 16) >> 3 - k % 4 & 1 };
     });
   }
   async function pairs() {
@@ -283,12 +294,11 @@ const synthstream = (() => {
     const clear = all.flat().filter(r => !r.noise && r.value > 0), map = ups.edges.length && acrosses.edges.length;
     table(section, differences(windows, every, r => ({ [key(ups.name)]: r.up, [key(acrosses.name)]: r.across })));
     const color = shades(all.flat(), "value", map || ups.grid || acrosses.grid);
-    const tooltip = tips(["up", ups.name, "nominal"], ["across", acrosses.name, "nominal"], ["rows", "synthetic rows"], ["measured", "measured"], ["stderr", "standard error"]);
     const note = (windows[0].counts ? "Colours show the synthetic rows" : "Colours show what was measured in these dates") + ". A grey cell is empty, or noise alone could have filled it." + (all[0].length < every[0].length ? " Cells that public constraints forbid are blank." : "") + " So many cells are tested at once that the bar is higher than two standard errors: of those with a colour, at most one in twenty is expected to be empty in truth." + (clear.length ? "" : " Here no cell stands out by itself; the numbers below have them all.")
       + (facts.tables[place][3] ? " Tables of two columns are measured when the stream has grown, so that dates are widened to such moments: the numbers below say to which." : "")
       + together(place);
     await beside(section, note, windows, (w, room) => {
-      const rows = all[windows.indexOf(w)];
+      const rows = all[windows.indexOf(w)], tooltip = tipsOf(w, ["up", ups.name], ["across", acrosses.name]);
       if (ups.grid || acrosses.grid) return byValue(room, rows, all[0], ups, acrosses, color, tooltip);
       if (map) return mapOf(room, rows, flip ? acrosses : ups, flip ? ups : acrosses, flip, color, tooltip);
       const long = column => Math.max(...column.labels.map(l => l.length)) * 7, left = Math.min(long(ups), limit(room)) + 50;
@@ -351,14 +361,9 @@ const synthstream = (() => {
     section.querySelector("[data-note]").textContent = note;
     const warning = section.querySelector("[data-warning]");
     warning.textContent = unlike(windows); warning.hidden = !warning.textContent;
-    const halves = windows.map(w => {
-      const half = document.createElement("div"), title = document.createElement("h3");
-      title.textContent = `${w.counts ? "All events" : "Events"}, ${spanOf(w)}`;
-      half.style.minWidth = 0; half.append(title); place.append(half);
-      return half;
-    });  // both are there before either is measured
+    const halves = windows.map(w => headed(place, `${name}, ${spanOf(w)}; ${w.counts ? "synthetic rows" : "measured, with noise"}`));  // both are there before either is measured
     for (const [i, half] of halves.entries()) {
-      const made = spec(windows[i], half.clientWidth), words = `${name}: ${half.textContent}`;
+      const made = spec(windows[i], half.clientWidth), words = half.textContent;
       if (!Array.isArray(made)) { await draw(half, made, words); continue; }
       const maps = document.createElement("div");
       maps.className = "maps"; half.append(maps);
@@ -379,9 +384,12 @@ const synthstream = (() => {
     const keys = Object.keys(rows[0] ?? {}), cell = (tag, text, scope) => {
       const made = document.createElement(tag); made.textContent = text; if (scope) made.scope = scope; return made; };
     const line = (cells) => { const tr = document.createElement("tr"); tr.append(...cells); return tr; };
-    const text = v => typeof v === "number" ? said(v) : v ?? "–";
-    section.querySelector("thead").replaceChildren(line(keys.map(k => cell("th", k.replace(/^end( of measured)?\b/, (_, of) => of ? "measured before" : "before"), "col"))));
-    section.querySelector("tbody").replaceChildren(...rows.map(r => line(keys.map((k, i) => i ? cell("td", text(r[k])) : cell("th", r[k], "row")))));
+    // Errors are shown as ranges; the CSV file has standard errors.
+    const error = /^stderr(?= beside$| of difference$|$)/, of = (r, k) => r[k.replace(error, "measured").replace("measured of ", "")] ?? r[k.replace(error, "rows")];
+    const text = (r, k) => error.test(k) && r[k] != null ? rangeOf(of(r, k), r[k]) : typeof r[k] === "number" ? said(r[k]) : r[k] ?? "–";
+    const head = k => k.replace(/^end( of measured)?(?= beside$|$)/, (_, of) => of ? "measured before" : "before").replace(error, "95 % range");
+    section.querySelector("thead").replaceChildren(line(keys.map(k => cell("th", head(k), "col"))));
+    section.querySelector("tbody").replaceChildren(...rows.map(r => line(keys.map((k, i) => i ? cell("td", text(r, k)) : cell("th", r[k], "row")))));
     const quoted = v => v == null ? "" : typeof v === "number" ? +v.toFixed(3) : /[",\n]/.test(v) ? `"${v.replaceAll('"', '""')}"` : v;
     const link = section.querySelector("[data-csv]");
     URL.revokeObjectURL(link.href);
