@@ -403,6 +403,38 @@ def test_axe_would_find_a_fault(driver: Any, tmp_path: Path) -> None:
     assert {"select-name", "image-alt"} <= {fault["id"] for fault in found["violations"]}
 
 
+def test_words_say_what_is_picked_and_what_charts_show(driver: Any, disk: str) -> None:
+    from selenium.webdriver.support.ui import Select
+
+    show(driver, disk, column="District", every="tick", values="0.1", **dict[str, Any]({"with": "urgent"}))
+    rows = sorted((int(row["rows"]), row["value"]) for row in numbers(driver, "bars") if row["value"] in "1234")
+    most, least = (f"{row[1]} ({row[0]:,})" for row in (rows[-1], rows[0]))
+    said = driver.find_element("id", "said")
+    assert said.text == (
+        "District, with urgent, 2026-01-01 up to and including 2026-03-25; over time by week, 2 values. "
+        f"Most in {most}, fewest in {least}."
+    )
+    charts = driver.find_elements("css selector", ".sideways")
+    names = [chart.get_attribute("aria-label") for chart in charts]
+    assert [chart.get_attribute("role") for chart in charts] == ["img"] * 4
+    assert names[1].startswith(f"District, 2026-01-01 to 2026-03-25; synthetic rows. Most in {most}, fewest")
+    newest = float([row for row in numbers(driver, "series") if row["value"] == "1"][-1]["measured"])
+    heard = re.search(r": 1, 2, by week; measured, with noise\. 1: ([-\d.]+) \(", names[0])
+    assert heard is not None, names[0]
+    assert float(heard[1]) == pytest.approx(newest, abs=0.51)
+    assert "in the newest of 12, lowest" in names[0]
+    reach = "e => [e.scrollWidth > e.clientWidth, e.tabIndex === 0]"
+    for width in (1200, 320):
+        show(driver, disk, width=width, column=0, **dict[str, Any]({"with": 2}))
+        for wide, stops in driver.execute_script(f"return [...document.querySelectorAll('.sideways')].map({reach})"):
+            assert wide == stops, "one stops where there is more to see"
+    Select(driver.find_element("id", "column")).select_by_visible_text("urgent")
+    ready(driver)
+    assert driver.find_element("id", "said").text.startswith("urgent, ")
+    links = driver.execute_script("return [...document.querySelectorAll('[data-csv]')].map(a => a.textContent)")
+    assert "The numbers as CSV: Over time" in links
+
+
 def test_it_prints_without_what_is_for_the_pointer(driver: Any, disk: str) -> None:
     show(driver, disk, colours="dark")
     driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
@@ -575,9 +607,9 @@ def test_dates_that_are_empty_or_turned_around_are_told(driver: Any, years: str)
         ready(driver)
 
     show(driver, years, column="ward", every="year")
-    every, told = numbers(driver, "bars"), driver.find_element("id", "said").text
-    assert "2014-01-04 up to and including 2016-01-01" in told
-    assert driver.find_element("css selector", ".lede strong").text in f"from {told}"
+    every = numbers(driver, "bars")
+    assert driver.find_element("css selector", ".lede strong").text == "from 2014-01-04 up to and including 2016-01-01"
+    assert "2014-01-04 up to and including 2016-01-01" in driver.find_element("id", "said").text
     for name in ("from", "to"):
         asked(name, "")
     assert numbers(driver, "bars") == every
@@ -762,7 +794,7 @@ def test_a_release_that_is_missing_is_told(driver: Any, folder: Path, tmp_path: 
     driver.get((site / "latest/explorer.html").as_uri())
     time.sleep(2)
     said = driver.execute_script("return document.getElementById('said').innerText")
-    assert f"tick {int(newest.name)} is not here" in said
+    assert f"up to and including 2026-03-25 (tick {int(newest.name)}) is not here" in said
     driver.get_log("browser")
 
 

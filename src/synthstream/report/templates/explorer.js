@@ -20,7 +20,7 @@ const synthstream = (() => {
       const script = document.createElement("script");
       script.src = `../releases/${String(tick).padStart(6, "0")}/cells.js`;
       script.onload = () => done(loaded[tick]);
-      script.onerror = () => failed(new Error(`The release of tick ${tick} is not here.`));
+      script.onerror = () => failed(new Error(`The release of all events ${days(at[0], at[tick + 1], " up to and including ")} (tick ${tick}) is not here.`));
       document.head.append(script);
     });
   }
@@ -101,10 +101,21 @@ const synthstream = (() => {
   };
   async function draw(place, spec, words) {
     const scroll = document.createElement("div"), plot = document.createElement("div");
-    scroll.className = "sideways"; scroll.tabIndex = 0; scroll.setAttribute("role", "region"); scroll.setAttribute("aria-label", words);
+    scroll.className = "sideways"; scroll.setAttribute("role", "img"); scroll.setAttribute("aria-label", words);
     plot.className = "plotted"; plot.setAttribute("aria-hidden", "true");  // its numbers are in the table below
     scroll.append(plot); place.append(scroll);
-    return (await vegaEmbed(plot, { config, description: words, ...spec }, { actions: false, renderer: "svg", ast: true })).view;
+    const { view } = await vegaEmbed(plot, { config, description: words, ...spec }, { actions: false, renderer: "svg", ast: true });
+    if (scroll.scrollWidth > scroll.clientWidth) scroll.tabIndex = 0;
+    return view;
+  }
+  // What a chart of counts shows, in words.
+  function summary(rows, field = "bar", name = r => r.value) {
+    const sorted = rows.toSorted((a, b) => b[field] - a[field]), noise = rows.filter(r => r.noise).length, one = r => `${name(r)} (${said(r[field])})`;
+    return rows.length < 2 ? sorted.map(r => `${said(r[field])} events`).join() : `Most in ${one(sorted[0])}, fewest in ${one(sorted.at(-1))}${noise ? `; ${noise} of ${rows.length} within noise` : ""}`;
+  }
+  function summaryOfSeries(rows, name) {
+    const own = rows.filter(r => r.value === name), all = own.map(r => r.measured), newest = own.at(-1);
+    return `${name}: ${ranged(newest.measured, newest.stderr)} in the newest of ${own.length}, lowest ${said(Math.min(...all))}, highest ${said(Math.max(...all))}`;
   }
   // A part of a section with a heading of its own, for charts that stand alone in a picture.
   function headed(place, words) {
@@ -177,7 +188,7 @@ const synthstream = (() => {
         mark: { type: "rule", strokeWidth: Math.max(4, place.clientWidth / dates.length), color: colour("muted") },
         encoding: { x, opacity: { condition: { param: "near", empty: false, value: .14 }, value: 0 },
           tooltip: tips([["days", "when", "nominal"], ...names.map((name, i) => [`v${i}`, name, "nominal"])]) } },
-    ] }, words);
+    ] }, `${words}. ${names.map(value => summaryOfSeries(rows, value)).join(". ")}.`);
     let chosen;
     view.addSignalListener("drag", (_, value) => { chosen = value.when; });
     place.addEventListener("pointerup", () => {
@@ -216,6 +227,8 @@ const synthstream = (() => {
     const note = (windows[0].counts ? `Bars show the synthetic rows${windows[0].own ? "; lines reach two standard errors of the estimates to both sides" : windows[0].known ? "; dots what was measured, with two standard errors to both sides" : ""}.` :
       "Bars show what was measured in these dates, with two standard errors to both sides; grey ones are within them, each taken by itself.")
       + (windows[0].known && facts.tables[t][3] ? ` This column is measured once in an epoch: what was measured is of events of ${spanOf(windows[0], windows[0].terms[0][1])}.` : "");
+    windows.forEach((w, k) => { w.words = summary(all[k].filter(r => !r.own)); });
+    shown.words = windows[0].words;
     await beside(section, note, windows, (w, room) => {
       const x = (field, more) => ({ field, type: "quantitative", title: "events", scale: { domain, nice: false }, axis: { tickCount: 5 }, ...more });
       const y = { field: "value", type: "nominal", sort: order, title: null, axis: { labelLimit: limit(room) } }, rows = all[windows.indexOf(w)];
@@ -239,6 +252,8 @@ const synthstream = (() => {
       hide(own);
       return own.filter(r => on(r.k));
     });
+    windows.forEach((w, k) => { w.words = summary(drawn[k]); });
+    shown.words ??= windows[0].words;
     const away = all[0].filter((_, k) => !on(k)).map(r => r.value);
     table(section, differences(windows, drawn, r => ({ value: r.value })));
     const note = `Colours show ${windows[0].counts ? "the synthetic rows" : "what was measured in these dates"}. Grey ${grid ? "cells" : "regions"} are empty, or noise alone could have filled them; of those with a colour, at most one in twenty is expected to be empty in truth.${grid ? digitsOf(grid) : ""}${grid?.depth > 3 ? " A coarser grid shows more." : ""}${away.length ? ` Not on the map: ${away.join(", ")}.` : ""}`;
@@ -297,6 +312,7 @@ const synthstream = (() => {
     const note = (windows[0].counts ? "Colours show the synthetic rows" : "Colours show what was measured in these dates") + ". A grey cell is empty, or noise alone could have filled it." + (all[0].length < every[0].length ? " Cells that public constraints forbid are blank." : "") + " So many cells are tested at once that the bar is higher than two standard errors: of those with a colour, at most one in twenty is expected to be empty in truth." + (clear.length ? "" : " Here no cell stands out by itself; the numbers below have them all.")
       + (facts.tables[place][3] ? " Tables of two columns are measured when the stream has grown, so that dates are widened to such moments: the numbers below say to which." : "")
       + together(place);
+    windows.forEach((w, k) => { w.words = summary(all[k], "value", r => `${r.up} with ${r.across}`); });
     await beside(section, note, windows, (w, room) => {
       const rows = all[windows.indexOf(w)], tooltip = tipsOf(w, ["up", ups.name], ["across", acrosses.name]);
       if (ups.grid || acrosses.grid) return byValue(room, rows, all[0], ups, acrosses, color, tooltip);
@@ -364,7 +380,7 @@ const synthstream = (() => {
     const halves = windows.map(w => headed(place, `${name}, ${spanOf(w)}; ${w.counts ? "synthetic rows" : "measured, with noise"}`));  // both are there before either is measured
     for (const [i, half] of halves.entries()) {
       const made = spec(windows[i], half.clientWidth), words = half.textContent;
-      if (!Array.isArray(made)) { await draw(half, made, words); continue; }
+      if (!Array.isArray(made)) { await draw(half, made, `${words}. ${windows[i].words}.`); continue; }
       const maps = document.createElement("div");
       maps.className = "maps"; half.append(maps);
       for (const one of made) {
@@ -455,7 +471,6 @@ const synthstream = (() => {
     document.querySelectorAll(".second").forEach(e => { e.hidden = !two; });
     shown = { column: +value("column"), with: value("with") === "" ? "" : +value("with"), values, span, every: value("every"),
       spans: two ? [span, ticksOf(date("from2"), date("to2"))] : [span] };
-    byId("said").textContent = `${days(at[span[0]], at[span[1] + 1], " up to and including ")}.`;
     const kept = new URLSearchParams(fields.map(f => [f, f === "beside" ? +two : value(f)])); kept.set("values", values.join("."));
     try { history.replaceState(null, "", `#${kept}`); } catch { /* from a disk some browsers keep no address */ }
     document.body.dataset.ready = "";
@@ -463,8 +478,18 @@ const synthstream = (() => {
       await series(); if (mine !== turn) return;
       await bars(); if (mine !== turn) return;
       await pairs();
-      if (mine === turn) document.body.dataset.ready = String(mine);
+      if (mine !== turn) return;
+      byId("said").textContent = told();
+      document.body.dataset.ready = String(mine);
     } catch (error) { byId("said").textContent = error.message; }
+  }
+  // What is picked, and what it shows: read out once all is drawn, and printed in place of the form.
+  function told() {
+    const name = column => facts.columns[column].name, { column, values, spans, words } = shown;
+    const dates = spans.map(([first, last]) => days(at[first], at[last + 1], " up to and including ")).join(", beside ");
+    const over = byId("series").hidden ? "" : `; over time ${shown.every === "start" ? "from the start" : `by ${stepName(shown.every)}`}, ${values.length === 1 ? "1 value" : `${values.length} values`}`;
+    return `${name(column)}${shown.with === "" ? "" : `, with ${name(shown.with)}`}, ${dates}${over}. ${words}.`
+      + (values.length >= MOST ? " Six values are chosen: take one away to choose another." : "");
   }
   async function begin(found) {
     facts = found; at = facts.at.map(a => Date.parse(a)); offsets = [0];
