@@ -495,6 +495,34 @@ def test_the_pointer_reads_out_numbers_and_dates_are_dragged(driver: Any, root: 
     assert len(numbers(driver, "series")) < 12
 
 
+def test_a_finger_reads_out_numbers_until_it_touches_elsewhere(driver: Any, disk: str) -> None:
+    def tap(selector: str) -> str:
+        x, y = driver.execute_script(
+            "const mark = document.querySelector(arguments[0]); mark.scrollIntoView({ block: 'center' });"
+            "const b = mark.getBoundingClientRect(); return [(b.left + b.right) / 2, (b.top + b.bottom) / 2]",
+            selector,
+        )
+        for kind, points in (("touchStart", [{"x": x, "y": y}]), ("touchEnd", [])):
+            driver.execute_cdp_cmd("Input.dispatchTouchEvent", {"type": kind, "touchPoints": points})
+        time.sleep(0.5)
+        return str(driver.execute_script(visible)).replace("\u200b", "")
+
+    visible = "return document.querySelector('#vg-tooltip-element.visible')?.innerText ?? ''"
+    show(driver, disk, width=390, column=6, every="tick", **dict[str, Any]({"with": 1}))
+    driver.execute_cdp_cmd("Emulation.setTouchEmulationEnabled", {"enabled": True})
+    rows = {row["value"]: int(row["rows"]) for row in numbers(driver, "bars")}
+    for mark in ("#bars .mark-rect.role-mark path", "#places .mark-shape path"):
+        assert f"synthetic rows\t\n{rows['1']:,}" in tap(mark)
+    assert "2026-02-" in tap("#series svg")
+    assert "urgent" in tap("#pairs .mark-rect.role-mark path")
+    assert tap("h1") == ""
+    assert tap("#bars .mark-rect.role-mark path")
+    driver.execute_script("document.getElementById('pick').dispatchEvent(new Event('change'))")
+    ready(driver)
+    assert driver.execute_script(visible) == "", "of a chart that is there no more"
+    driver.execute_cdp_cmd("Emulation.setTouchEmulationEnabled", {"enabled": False})
+
+
 def test_degrees_are_drawn_as_a_map(driver: Any, disk: str) -> None:
     show(driver, disk, column=4, **dict[str, Any]({"with": 5}))
     text = driver.execute_script("return document.querySelector('#pairs svg').textContent")
@@ -533,6 +561,15 @@ def test_districts_of_a_city_lie_as_they_are(driver: Any, disk: str) -> None:
     note = driver.execute_script("return document.querySelector('#places [data-note]').innerText")
     assert "Not on the map: 4, other, missing." in note
     assert "District" in driver.execute_script("return document.getElementById('column').selectedOptions[0].text")
+    names = driver.execute_script(
+        "return [...document.querySelectorAll('#places .mark-text.role-mark text')]"
+        ".map(t => [t.textContent, t.getBoundingClientRect()]).map(([t, b]) => [t, (b.left + b.right) / 2, b.top])"
+    )
+    assert {text for text, *_ in names} == {"1", "2", "3"}
+    for text, x, y in names:
+        district = int(text) - 1
+        assert left[district] < x < right[district]
+        assert top[district] < y < bottom[district]
     show(driver, disk, column=0)
     assert driver.execute_script("return document.getElementById('places').checkVisibility()") is False
 

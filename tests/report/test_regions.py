@@ -18,7 +18,7 @@ from synthstream.cli.app import app
 from synthstream.errors import ConfigError
 from synthstream.publish.history import Cells, Tick
 from synthstream.report.places import Grid, _clearest, axes_of_view, map_of, outlines_of
-from synthstream.report.regions import Regions, _names, beyond_noise, map_of_regions, regions_of
+from synthstream.report.regions import Regions, beyond_noise, map_of_regions, names_in, regions_of
 from synthstream.schema.coordinates import Coordinate
 from synthstream.schema.districts import Districts
 from tests.browser.streams import districts
@@ -98,7 +98,7 @@ def test_names_are_written_where_they_fit_and_numbers_elsewhere() -> None:
         3: [[outline(700, 0, 705, 9)]],
     }
     labels = {0: "Wide", 1: "Narrow", 2: "Lakeside", 3: "Islet"}
-    names, legend = _names(labels, Regions(shapes=shapes, size=(1000, 1000)))
+    names, legend = names_in(labels, Regions(shapes=shapes, size=(1000, 1000)))
     assert [(x, name) for x, _, name in names] == [(300, "Wide"), (630, "1"), (200, "Lakeside")]
     assert names[0][1] == 200  # halfway up
     assert not 536 < names[2][1] < 864  # on land

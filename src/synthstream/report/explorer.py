@@ -25,7 +25,7 @@ from synthstream.release.series import steps_of_calendar
 from synthstream.report.association import impossible, pairs
 from synthstream.report.distributions import kind_of, labels_of
 from synthstream.report.places import axes_of, facts_of, grid_of_nodes, in_series, masses_of
-from synthstream.report.regions import regions_of
+from synthstream.report.regions import names_in, regions_of
 from synthstream.report.scales import ranges
 from synthstream.schema.binned import Number, open_ended
 from synthstream.schema.columns import Category, Column
@@ -254,8 +254,10 @@ class Explorer:
             }  # fmt: skip
         if "grid" in found:
             return found
-        regions = regions_of(self._config, column)
-        found |= {} if regions is None else {"regions": regions.shapes}
+        if (regions := regions_of(self._config, column)) is not None:
+            labels = labels_of(column)
+            names = names_in({code: labels[code] for code in regions.shapes}, regions)
+            found |= {"regions": regions.shapes, "names": names}
         edges = list(map(float, column.edges)) if isinstance(column, Number) and column.even else []  # to scale
         return found | {
             "labels": labels_of(column), "edges": edges, "values": len(column.value_labels),

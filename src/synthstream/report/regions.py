@@ -120,7 +120,7 @@ def map_of_regions(regions: Regions, column: Column, now: Cells, *, what: str) -
         path = "".join("M" + "L".join(f"{x} {y}" for x, y in ring) + "z" for part in shape for ring in part)
         drawn.append((shade, path, f"{labels[code]}: {number(rows)} rows{error}"))
     numbers = [[labels[code], number(float(now.count[code]))] for code in regions.shapes]
-    names, marks = _names({code: labels[code] for code in regions.shapes}, regions)
+    names, marks = names_in({code: labels[code] for code in regions.shapes}, regions)
     away = [label for code, label in enumerate(labels) if code not in regions.shapes]
     return macro(
         "regions",
@@ -136,7 +136,7 @@ def map_of_regions(regions: Regions, column: Column, now: Cells, *, what: str) -
     )
 
 
-def _names(labels: dict[int, str], regions: Regions) -> tuple[list[tuple[int, int, str]], str]:
+def names_in(labels: dict[int, str], regions: Regions) -> tuple[list[tuple[int, int, str]], str]:
     """Where each name is written, or a number where there is no room for it; and what the numbers mean."""
     written, meant = list[tuple[int, int, str]](), list[str]()
     numbers = (str(n) for n in count(1) if str(n) not in labels.values())

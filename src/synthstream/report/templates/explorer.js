@@ -106,8 +106,10 @@ const synthstream = (() => {
     scroll.append(plot); place.append(scroll);
     const { view } = await vegaEmbed(plot, { config, description: words, ...spec }, { actions: false, renderer: "svg", ast: true });
     if (scroll.scrollWidth > scroll.clientWidth) scroll.tabIndex = 0;
+    plot.addEventListener("click", event => event.target.dispatchEvent(new PointerEvent("pointermove", event)));  // a finger does not hover
     return view;
   }
+  const hush = () => byId("vg-tooltip-element")?.classList.remove("visible");
   // What a chart of counts shows, in words.
   function summary(rows, field = "bar", name = r => r.value) {
     const sorted = rows.toSorted((a, b) => b[field] - a[field]), noise = rows.filter(r => r.noise).length, one = r => `${name(r)} (${said(r[field])})`;
@@ -243,7 +245,7 @@ const synthstream = (() => {
 
   // A column whose values are regions, drawn as the publisher's file has them, or cells of a grid.
   async function places(all, windows) {
-    const section = byId("places"), { regions, grid, values, name } = facts.columns[shown.column];
+    const section = byId("places"), { regions, names: [names, marks] = [[], ""], grid, values, name } = facts.columns[shown.column];
     section.hidden = !regions && !grid;
     if (section.hidden) return;
     const on = k => grid ? k < values : regions[k];
@@ -256,14 +258,15 @@ const synthstream = (() => {
     shown.words ??= windows[0].words;
     const away = all[0].filter((_, k) => !on(k)).map(r => r.value);
     table(section, differences(windows, drawn, r => ({ value: r.value })));
-    const note = `Colours show ${windows[0].counts ? "the synthetic rows" : "what was measured in these dates"}. Grey ${grid ? "cells" : "regions"} are empty, or noise alone could have filled them; of those with a colour, at most one in twenty is expected to be empty in truth.${grid ? digitsOf(grid) : ""}${grid?.depth > 3 ? " A coarser grid shows more." : ""}${away.length ? ` Not on the map: ${away.join(", ")}.` : ""}`;
+    const note = `Colours show ${windows[0].counts ? "the synthetic rows" : "what was measured in these dates"}. Grey ${grid ? "cells" : "regions"} are empty, or noise alone could have filled them; of those with a colour, at most one in twenty is expected to be empty in truth.${grid ? digitsOf(grid) : ""}${grid?.depth > 3 ? " A coarser grid shows more." : ""}${marks && ` On the map: ${marks}`}${away.length ? ` Not on the map: ${away.join(", ")}.` : ""}`;
     const scale = shades(drawn.flat(), "bar", true), tooltip = w => tipsOf(w, ["value", name]);
     if (grid) return beside(section, note, windows, (w, room) =>
       onGrid(room, drawn[windows.indexOf(w)], grid, scale, tooltip(w)), name);
     drawn.flat().forEach(r => { Object.assign(r, { type: "Feature", geometry: { type: "MultiPolygon", coordinates: regions[r.k] } }); });
     await beside(section, note, windows, (w, room) => ({ width: Math.min(room - 12, 520), height: Math.min(room - 12, 420), projection: { type: "identity" },
-      data: { values: drawn[windows.indexOf(w)] }, mark: { type: "geoshape", stroke: colour("paper"), strokeWidth: 1 },
-      encoding: { color: scale, tooltip: tooltip(w) } }), name);
+      layer: [{ data: { values: drawn[windows.indexOf(w)] }, mark: { type: "geoshape", stroke: colour("paper"), strokeWidth: 1 }, encoding: { color: scale, tooltip: tooltip(w) } },
+        ...[{ stroke: colour("paper"), strokeWidth: 3, strokeJoin: "round" }, {}].map(halo => ({ data: { values: names }, mark: { type: "text", fontSize: 11, color: colour("ink"), tooltip: null, ...halo },
+          encoding: { longitude: { field: "0", type: "quantitative" }, latitude: { field: "1", type: "quantitative" }, text: { field: "2" } } }))] }), name);
   }
   // What the digits of a cell's name mean: the first coordinate counts twice.
   function digitsOf({ sides: [[x], [y]], across, degrees }) {
@@ -393,6 +396,7 @@ const synthstream = (() => {
   function emptied(section) {
     const place = section.querySelector("[data-plots]");
     const fresh = place.cloneNode(false);
+    hush();
     place.replaceWith(fresh);
     return fresh;
   }
@@ -555,6 +559,7 @@ const synthstream = (() => {
     byId("year").addEventListener("click", () => { yearBefore(); update(); });
     byId("pick").addEventListener("submit", event => event.preventDefault());
     byId("pick").addEventListener("change", () => { unread = []; update(); });
+    addEventListener("pointerdown", hush);
     addEventListener("hashchange", () => location.reload());  // written by hand
     return update();
   }
