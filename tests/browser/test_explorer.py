@@ -451,6 +451,21 @@ def test_it_prints_without_what_is_for_the_pointer(driver: Any, disk: str) -> No
 # -- by hand ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("width", [360, 1200])
+def test_paper_holds_whole_charts_and_what_was_picked(driver: Any, disk: str, width: int) -> None:
+    show(driver, disk, width=width, column=0, **dict[str, Any]({"with": 2}))
+    size(driver, 718)  # A4 within its margins; charts stay as they were drawn
+    driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
+    ends = driver.execute_script(
+        "return [...document.querySelectorAll('.plotted svg')].map(s => s.getBoundingClientRect().right)"
+    )
+    said = driver.find_element("id", "said").is_displayed()
+    driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
+    assert said
+    assert len(ends) == 3
+    assert max(ends) <= 718
+
+
 def test_what_is_picked_is_shown_and_kept_in_the_address(driver: Any, root: str) -> None:
     from selenium.webdriver.support.ui import Select
 
