@@ -466,6 +466,32 @@ def test_paper_holds_whole_charts_and_what_was_picked(driver: Any, disk: str, wi
     assert max(ends) <= 718
 
 
+def test_legends_and_large_letters_fit_a_phone(driver: Any, disk: str) -> None:
+    legend = (
+        "return [...document.querySelectorAll('#places svg, #pairs svg')].map(s => [s.getBoundingClientRect().right,"
+        "Math.max(...[...s.querySelectorAll('.role-legend-band path, .role-legend-label text')]"
+        ".map(p => p.getBoundingClientRect().right))])"
+    )
+    show(driver, disk, width=360, column=6, **dict[str, Any]({"with": 0}))
+    found = driver.execute_script(legend)
+    assert len(found) == 2
+    for edge, end in found:
+        assert end <= min(edge, 344)
+    letters = "return parseFloat(getComputedStyle(document.querySelector('#bars .role-axis-label text')).fontSize)"
+    plain = driver.execute_script(letters)
+    large = driver.execute_cdp_cmd(
+        "Page.addScriptToEvaluateOnNewDocument",
+        {
+            "source": "new MutationObserver(() => { if (document.documentElement)"
+            " document.documentElement.style.fontSize = '32px'; }).observe(document, { childList: true })"
+        },
+    )
+    show(driver, disk, width=360, column=6, beside=1)
+    driver.execute_cdp_cmd("Page.removeScriptToEvaluateOnNewDocument", large)
+    assert driver.execute_script(letters) == 2 * plain
+    assert driver.execute_script("return document.documentElement.scrollWidth") <= 360
+
+
 def test_what_is_picked_is_shown_and_kept_in_the_address(driver: Any, root: str) -> None:
     from selenium.webdriver.support.ui import Select
 

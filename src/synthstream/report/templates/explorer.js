@@ -93,18 +93,20 @@ const synthstream = (() => {
   }
 
   // -- charts -----------------------------------------------------------------------------------------------------------
+  const em = parseFloat(getComputedStyle(document.documentElement).fontSize) / 16;  // letters are as large as the reader's
   const config = {
     background: "transparent", font: "system-ui, sans-serif", view: { stroke: null },
     axis: { labelColor: colour("muted"), titleColor: colour("muted"), gridColor: colour("grid"), domainColor: colour("muted"),
-      tickColor: colour("muted"), labelFontSize: 12, titleFontSize: 12, titleFontWeight: "normal", labelSeparation: 8 },
-    legend: { labelColor: colour("ink"), titleColor: colour("muted"), labelFontSize: 12, titleFontWeight: "normal", titleLimit: 500, labelLimit: 300, orient: "bottom", gradientLength: Math.min(264, innerWidth - 160), labelOverlap: "greedy", labelSeparation: 2 },
+      tickColor: colour("muted"), labelFontSize: 12 * em, titleFontSize: 12 * em, titleFontWeight: "normal", labelSeparation: 8 },
+    legend: { labelColor: colour("ink"), titleColor: colour("muted"), labelFontSize: 12 * em, titleFontSize: 11 * em, titleFontWeight: "normal", titleLimit: 500, labelLimit: 300, orient: "bottom", labelOverlap: "greedy", labelSeparation: 2 },
   };
-  async function draw(place, spec, words) {
+  async function draw(place, { left = 0, ...spec }, words) {
+    const length = Math.min(Math.max(place.clientWidth - left, 100), 264 * em);  // of the legend: it ends where the room does
     const scroll = document.createElement("div"), plot = document.createElement("div");
     scroll.className = "sideways"; scroll.setAttribute("role", "img"); scroll.setAttribute("aria-label", words);
     plot.className = "plotted"; plot.setAttribute("aria-hidden", "true");  // its numbers are in the table below
     scroll.append(plot); place.append(scroll);
-    const { view } = await vegaEmbed(plot, { config, description: words, ...spec }, { actions: false, renderer: "svg", ast: true });
+    const { view } = await vegaEmbed(plot, { config: { ...config, legend: { ...config.legend, gradientLength: length } }, description: words, ...spec }, { actions: false, renderer: "svg", ast: true });
     if (scroll.scrollWidth > scroll.clientWidth) scroll.tabIndex = 0;
     plot.addEventListener("click", event => event.target.dispatchEvent(new PointerEvent("pointermove", event)));  // a finger does not hover
     return view;
@@ -167,7 +169,7 @@ const synthstream = (() => {
     const dates = Object.values(Object.groupBy(rows, r => r.when)).map(same => same.reduce((all, r) => Object.assign(all,
       { [`v${names.indexOf(r.value)}`]: ranged(r.measured, r.stderr) }), { ...same[0] }));
     const scale = { domain: names, range: [1, 2, 3, 4, 5, 6].map(i => colour(`s${i}`)) };
-    const x = { field: "when", type: "temporal", scale: { type: "utc" }, title: null, axis: { format: every(rows), ...ticksOn(rows, place.clientWidth) } };
+    const x = { field: "when", type: "temporal", scale: { type: "utc" }, title: null, axis: { format: every(rows), labelFlush: em === 1, ...ticksOn(rows, place.clientWidth) } };
     const legend = names.length > 1 ? { symbolOpacity: 1, symbolType: "stroke", symbolSize: 600, columns: place.clientWidth < 500 ? 1 : 6 } : null;
     const few = rows.length <= 2 * names.length, apart = few ? { xOffset: { expr: "datum.apart" } } : {};  // no error bar over another
     rows.forEach(r => { r.apart = (names.indexOf(r.value) - (names.length - 1) / 2) * 10; });
@@ -202,14 +204,14 @@ const synthstream = (() => {
   const every = rows => rows.length && rows.at(-1).when - rows[0].when < 200 * DAY ? "%Y-%m-%d" : "%b %Y";
   // Few dates have a label each, as many as there is room for.
   const ticksOn = (rows, room) => {
-    const all = [...new Set(rows.map(r => r.when))], labels = Math.max(2, Math.floor(room / 90));
+    const all = [...new Set(rows.map(r => r.when))], labels = Math.max(1, Math.floor((room / em - 40) / 90));
     const shown = all.filter((_, k) => k % Math.ceil(all.length / labels) === 0);
     return all.length > 2 * labels ? { tickCount: labels } : { values: { expr: `[${shown}]` } };
   };
   const ticksName = n => `${n ?? ""} ${stepName("tick").split(" ")[0]}${n === 1 ? "" : "s"}`.trim();
   const stepName = step => step === "start" ? "all from the start" : step === "tick" ? ({ "1w": "week", "1d": "day", "1mo": "month", "1h": "hour" }[facts.every] ?? `tick of ${facts.every}`) : step;
 
-  const limit = room => Math.min(Math.max(room * .35, 130), 280);  // of names at the side
+  const limit = room => Math.min(Math.max(room * .35, 130), 280 * em);  // of names at the side
 
   async function bars() {
     const column = facts.columns[shown.column], t = find([shown.column]), section = byId("bars");
@@ -234,7 +236,7 @@ const synthstream = (() => {
     await beside(section, note, windows, (w, room) => {
       const x = (field, more) => ({ field, type: "quantitative", title: "events", scale: { domain, nice: false }, axis: { tickCount: 5 }, ...more });
       const y = { field: "value", type: "nominal", sort: order, title: null, axis: { labelLimit: limit(room) } }, rows = all[windows.indexOf(w)];
-      return { width: "container", height: (rows.length > 45 ? 13 : 19) * rows.length + 30, data: { values: rows }, encoding: { y, tooltip: tipsOf(w, ["value", column.name]) }, layer: [
+      return { width: "container", height: (rows.length > 45 ? 13 : 19) * em * rows.length + 30, data: { values: rows }, encoding: { y, tooltip: tipsOf(w, ["value", column.name]) }, layer: [
         { mark: { type: "bar", height: { band: .7 } }, encoding: { x: x("bar"), x2: { datum: 0 }, color: { condition: { test: "datum.own || datum.noise", value: colour("bar-muted") }, value: colour("bar") } } },
         ...(rows.some(r => r.low == null) ? [] : [{ mark: { type: "rule", strokeWidth: 2, color: colour("error") }, encoding: { x: x("low"), x2: { field: "high" } } },
         { mark: { type: "point", size: 26, filled: true, opacity: 1, color: colour("error") }, encoding: { x: x("measured") } }]),
@@ -263,9 +265,9 @@ const synthstream = (() => {
     if (grid) return beside(section, note, windows, (w, room) =>
       onGrid(room, drawn[windows.indexOf(w)], grid, scale, tooltip(w)), name);
     drawn.flat().forEach(r => { Object.assign(r, { type: "Feature", geometry: { type: "MultiPolygon", coordinates: regions[r.k] } }); });
-    await beside(section, note, windows, (w, room) => ({ width: Math.min(room - 12, 520), height: Math.min(room - 12, 420), projection: { type: "identity" },
+    await beside(section, note, windows, (w, room) => ({ left: 12, width: Math.min(room - 12, 520), height: Math.min(room - 12, 420), projection: { type: "identity" },
       layer: [{ data: { values: drawn[windows.indexOf(w)] }, mark: { type: "geoshape", stroke: colour("paper"), strokeWidth: 1 }, encoding: { color: scale, tooltip: tooltip(w) } },
-        ...[{ stroke: colour("paper"), strokeWidth: 3, strokeJoin: "round" }, {}].map(halo => ({ data: { values: names }, mark: { type: "text", fontSize: 11, color: colour("ink"), tooltip: null, ...halo },
+        ...[{ stroke: colour("paper"), strokeWidth: 3, strokeJoin: "round" }, {}].map(halo => ({ data: { values: names }, mark: { type: "text", fontSize: Math.min(11 * em, 14), color: colour("ink"), tooltip: null, ...halo },
           encoding: { longitude: { field: "0", type: "quantitative" }, latitude: { field: "1", type: "quantitative" }, text: { field: "2" } } }))] }), name);
   }
   // What the digits of a cell's name mean: the first coordinate counts twice.
@@ -287,7 +289,7 @@ const synthstream = (() => {
     const digits = [2, 3, 4].find(d => new Set(bounds.map(b => b.toPrecision(d))).size === bounds.length) ?? 5;
     return { condition: grey, field: "shade", type: "quantitative", title: `events, from ${said(low)} to ${said(high)}`,
       scale: { type: "threshold", domain: ranks, range: [0, ...ranks].map(k => colour(`m${7 - bounds.length + k}`)) },
-      legend: { labelFontSize: 11, labelExpr: `datum.value > 0 ? format([${bounds}][datum.value - 1], ",.${digits}r") : ""` } };
+      legend: { labelFontSize: 11 * em, labelExpr: `datum.value > 0 ? format([${bounds}][datum.value - 1], ",.${digits}r") : ""` } };
   }
 
   // Cells of a table of two columns; those that public constraints forbid say so.
@@ -320,10 +322,10 @@ const synthstream = (() => {
       const rows = all[windows.indexOf(w)], tooltip = tipsOf(w, ["up", ups.name], ["across", acrosses.name]);
       if (ups.grid || acrosses.grid) return byValue(room, rows, all[0], ups, acrosses, color, tooltip);
       if (map) return mapOf(room, rows, flip ? acrosses : ups, flip ? ups : acrosses, flip, color, tooltip);
-      const long = column => Math.max(...column.labels.map(l => l.length)) * 7, left = Math.min(long(ups), limit(room)) + 50;
-      const step = Math.min(Math.max(Math.floor((room - left) / acrosses.labels.length), 15), 80);
+      const long = column => Math.max(...column.labels.map(l => l.length)) * 7 * em, left = Math.min(long(ups), limit(room)) + 50;
+      const step = Math.min(Math.max(Math.floor((room - left) / acrosses.labels.length), 15 * em), 80);
       const axis = { labelAngle: long(acrosses) < step ? 0 : -60, labelLimit: 220 };
-      return { width: { step }, height: { step: ups.labels.length > 14 ? 15 : 28 }, data: { values: rows }, mark: { type: "rect", stroke: colour("paper"), strokeWidth: .5 }, encoding: {
+      return { left, width: { step }, height: { step: (ups.labels.length > 14 ? 15 : 28) * em }, data: { values: rows }, mark: { type: "rect", stroke: colour("paper"), strokeWidth: .5 }, encoding: {
         x: { field: "across", type: "nominal", sort: acrosses.labels, title: acrosses.name, axis }, y: { field: "up", type: "nominal", sort: ups.labels, title: ups.name, axis: { labelLimit: limit(room) } }, color, tooltip } };
     }, `${ups.name} and ${acrosses.name}`);
   }
@@ -339,7 +341,7 @@ const synthstream = (() => {
     first.forEach(r => { if (r[value] < other.values) sums[r[value]] += r.value; });
     const frequent = sums.map((_, v) => v).sort((a, b) => sums[b] - sums[a]).slice(0, MOST).sort((a, b) => a - b);
     return frequent.map(v => ({ ...onGrid(Math.min(room, 330), rows.filter(r => r[value] === v && r[cell] < grid.values).map(r => ({ ...r, k: r[cell] })), grid.grid, color, tooltip),
-      title: { text: `${other.name}: ${other.labels[v]}`, fontWeight: "normal", fontSize: 13, color: colour("ink") } }));
+      title: { text: `${other.name}: ${other.labels[v]}`, fontWeight: "normal", fontSize: 13 * em, color: colour("ink") } }));
   }
   // Cells of a grid of a place, at the position k, by the bits of both coordinates by turns.
   function onGrid(room, rows, { depth, sides, across, degrees }, color, tooltip) {
@@ -359,7 +361,7 @@ const synthstream = (() => {
     const width = Math.min(Math.max(room - 80, 200), 460 * Math.max(aspect, .3));
     const digits = c => Math.max(0, -Math.floor(Math.log10(span(c) / 4))), name = c => degrees && !c.name.includes("(") ? `${c.name} (°)` : c.name;
     const axis = c => ({ tickCount: 4, grid: false, format: `.${digits(c)}f` }), scale = c => ({ domain: [c.edges[0], c.edges.at(-1)], nice: false, zero: false });
-    return { width, height: Math.round(width / Math.min(Math.max(aspect, .25), 4)), data: { values }, mark: { type: "rect" }, encoding: {
+    return { left: 80, width, height: Math.round(width / Math.min(Math.max(aspect, .25), 4)), data: { values }, mark: { type: "rect" }, encoding: {
       x: { field: "x0", type: "quantitative", title: name(across), scale: scale(across), axis: axis(across) }, x2: { field: "x1" },
       y: { field: "y0", type: "quantitative", title: name(up), scale: scale(up), axis: axis(up) }, y2: { field: "y1" }, color, tooltip } };
   }
