@@ -876,6 +876,30 @@ def test_a_release_that_is_missing_is_told(driver: Any, folder: Path, tmp_path: 
     driver.get_log("browser")
 
 
+def test_until_all_is_loaded_words_say_so_and_nothing_can_be_picked(driver: Any, folder: Path, tmp_path: Path) -> None:
+    seen = (
+        "return [document.getElementById('said').innerText, document.getElementById('pick').checkVisibility(),"
+        "[...document.querySelectorAll('section')].some(s => s.checkVisibility()),"
+        "document.querySelectorAll('[data-csv][href]').length]"
+    )
+    shutil.copytree(folder / "site", tmp_path / "site")
+    page = tmp_path / "site/latest/explorer.html"
+    (page.parent / "explorer.js").rename(page.parent / "later.js")
+    driver.get(page.as_uri())
+    said, *shown = driver.execute_script(seen)
+    assert re.match(r"Loading 9\d\d\.\d kB… ", said), said
+    assert shown == [False, False, 0]
+    (page.parent / "later.js").rename(page.parent / "explorer.js")
+    library = next(page.parent.glob("vega-*.js"))
+    library.unlink()
+    driver.get("about:blank")
+    driver.get(page.as_uri())
+    said, *shown = driver.execute_script(seen)
+    assert said == f"{library.name} could not be loaded. Load the page again."
+    assert shown == [False, False, 0]
+    driver.get_log("browser")
+
+
 def test_dark_and_light_differ(driver: Any, disk: str) -> None:
     pictures = []
     for colours in ("light", "dark"):

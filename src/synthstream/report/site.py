@@ -215,6 +215,8 @@ class _Site:
             for file, what in FILES.items()
             if file in content
         ]
+        content |= {script: before.get(script) or library()}
+        facts = self._explorer.facts(before.get("facts.js", b"").decode())
         name = found.config.publication.title or found.config.name
         texts = {
             **descriptions(found.config, beside=True),
@@ -232,13 +234,13 @@ class _Site:
                 name=name,
                 stamp=found.warning,
                 library=script,
+                size=size_of(len(content[script]) + len(facts)),
                 newest=found.newest,
                 claim=found.newest.manifest["claim"],
                 limited=limited(found.config.privacy.unit),
             ),
             "explorer.js": files("synthstream.report").joinpath("templates", "explorer.js").read_text(encoding="utf-8"),
-            "facts.js": self._explorer.facts(before.get("facts.js", b"").decode()),
+            "facts.js": facts,
         }
         content |= {name: text.encode() for name, text in texts.items()}
-        content |= {script: before.get(script) or library()}
         return content | {SUMS: extras.sums(content)}

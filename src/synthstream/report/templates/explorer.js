@@ -498,11 +498,13 @@ const synthstream = (() => {
       + (values.length >= MOST ? " Six values are chosen: take one away to choose another." : "");
   }
   async function begin(found) {
+    if (!window.vegaEmbed) return;  // which has been told
     facts = found; at = facts.at.map(a => Date.parse(a)); offsets = [0];
     for (const c of facts.columns) if (c.grid) c.labels = [...Array.from({ length: c.values }, (_, k) => k.toString(4).padStart(c.grid.depth, "0")), ...c.labels];
     for (const [, size] of facts.tables) offsets.push(offsets.at(-1) + size);
     const known = facts.columns.map((c, i) => [i, c.name]).filter(([i]) => find([i]) >= 0);
     if (!known.length) { byId("said").textContent = "This stream publishes no table of one column."; return; }
+    byId("pick").hidden = false;
     const asked = new URLSearchParams(location.hash.slice(1)), last = Math.ceil(at.at(-1) / DAY) * DAY;
     byId("whole").textContent = `from ${days(at[0], at.at(-1), " up to and including ")}`;
     option(byId("column"), known);
@@ -565,5 +567,8 @@ const synthstream = (() => {
     addEventListener("hashchange", () => location.reload());  // written by hand
     return update();
   }
+  addEventListener("error", ({ target }) => {
+    if (target.src) byId("said").textContent = `${target.getAttribute("src")} could not be loaded. Load the page again.`;
+  }, true);
   return { facts: begin, cells: (tick, found) => { loaded[tick] = found; } };
 })();
