@@ -252,7 +252,7 @@ def test_cells_that_noise_could_fill_are_grey_and_pairs_are_judged_as_in_the_rep
     history = history_of(load(folder / "stream.toml"), progress=lambda steps, _: steps)
     judged = {pair.columns: pair for pair in pairs(history, history.cells(history.newest))}
     note = driver.execute_script("return document.querySelector('#pairs [data-note]').innerText")
-    assert ("could be independent" in note) == judged[0, 1].is_noise
+    assert ("no sign that the two are related" in note) == judged[0, 1].is_noise
     assert "no cell stands out" not in note
     within = driver.execute_script(
         "return [...document.querySelectorAll('#with optgroup[label^=\"within noise\"] option')].map(o => +o.value)"
@@ -291,7 +291,8 @@ def test_axes_legends_and_cells_can_be_read(driver: Any, disk: str) -> None:
 def test_a_month_that_is_not_over_is_an_open_dot(driver: Any, root: str) -> None:
     show(driver, root, column=1, values="1", every="month")
     assert [row["whole"] for row in numbers(driver, "series")] == ["yes", "yes", "no"]
-    assert "Open dots" in driver.execute_script("return document.querySelector('#series [data-note]').innerText")
+    note = driver.find_element("css selector", "#series [data-note]").text
+    assert "An open dot is a month that is not complete." in note
     show(driver, root, column=1, values="1", every="tick")
     assert "whole" not in numbers(driver, "series")[0]
 
@@ -665,7 +666,7 @@ def test_a_year_before_has_as_many_weeks(driver: Any, years: str) -> None:
     dates: dict[str, Any] = {"from": "2015-01-03", "to": "2016-01-02"}
     show(driver, years, column="ward", beside=1, every="year", **dates)
     note = driver.find_element("css selector", "#series [data-note]").text
-    assert "stands where that begins" in note
+    assert "Each number is the count of one year, drawn where that begins." in note
     assert "A year is the whole weeks that begin in that of the calendar." in note
     now = numbers(driver, "bars")[0]
     spans = [now[key] for key in ("start", "end", "start beside", "end beside")]

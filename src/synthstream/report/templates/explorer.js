@@ -176,11 +176,11 @@ const synthstream = (() => {
     const color = { field: "value", scale, title: name, legend };
     const partial = rows.some(r => !r.whole);
     const note = measures
-      ? (shown.every === "start" ? "Each number counts all events from the start to before its date." : "Each number counts its own span alone, and stands where that begins.") + " Bands reach two standard errors to both sides; noise can bring a number below 0. Drag over the chart to choose dates."
+      ? (shown.every === "start" ? "Each number counts all events from the start to before its date." : `Each number is the count of one ${stepName(shown.every)}, drawn where that begins.`) + " Bands reach two standard errors to both sides; noise can bring a number below 0. Drag over the chart to choose dates."
       : `This stream ${rows.some(r => r.stderr != null) ? "is of points: bands reach two standard errors of the estimates to both sides" : "measures its tables in another way"}; no error is known for single spans. Drag over the chart to choose dates.`;
     table(section, rows.map(({ value, start, end, measured, stderr, whole }) =>
       measures ? { value, start, end, measured, stderr, ...(partial ? { whole: whole ? "yes" : "no" } : {}) } : { value, end, rows: measured, ...(stderr == null ? {} : { stderr }) }));
-    section.querySelector("[data-note]").textContent = note + (partial ? " Open dots: not over, or begun before the stream." : "")
+    section.querySelector("[data-note]").textContent = note + (partial ? ` An open dot is a ${stepName(shown.every)} that is not complete.` : "")
       + (["month", "quarter", "year"].includes(shown.every) && rows.some(r => r.whole && !r.start.endsWith("-01")) ? ` A ${shown.every} is the whole ${ticksName()} that begin in that of the calendar.` : "");
     const view = await draw(place, { width: "container", height: 260, data: { values: rows }, layer: [
       ...(rows.some(r => r.low == null) ? [] : [{ mark: few ? { type: "rule", strokeWidth: 2, ...apart } : { type: "area", opacity: .2 }, encoding: { x, y: { field: "low", type: "quantitative" }, y2: { field: "high" }, color } }]),
@@ -260,7 +260,7 @@ const synthstream = (() => {
     shown.words ??= windows[0].words;
     const away = all[0].filter((_, k) => !on(k)).map(r => r.value);
     table(section, differences(windows, drawn, r => ({ value: r.value })));
-    const note = `Colours show ${windows[0].counts ? "the synthetic rows" : "what was measured in these dates"}. Grey ${grid ? "cells" : "regions"} are empty, or noise alone could have filled them; of those with a colour, at most one in twenty is expected to be empty in truth.${grid ? digitsOf(grid) : ""}${grid?.depth > 3 ? " A coarser grid shows more." : ""}${marks && ` On the map: ${marks}`}${away.length ? ` Not on the map: ${away.join(", ")}.` : ""}`;
+    const note = `Colours show ${windows[0].counts ? "the synthetic rows" : "what was measured in these dates"}. Grey ${grid ? "cells" : "regions"} are empty, or noise alone could have filled them; of the coloured ones at most about one in twenty is expected to be empty in truth.${grid ? digitsOf(grid) : ""}${grid?.depth > 3 ? " A coarser grid shows more." : ""}${marks && ` On the map: ${marks}`}${away.length ? ` Not on the map: ${away.join(", ")}.` : ""}`;
     const scale = shades(drawn.flat(), "bar", true), tooltip = w => tipsOf(w, ["value", name]);
     if (grid) return beside(section, note, windows, (w, room) =>
       onGrid(room, drawn[windows.indexOf(w)], grid, scale, tooltip(w)), name);
@@ -314,7 +314,7 @@ const synthstream = (() => {
     const clear = all.flat().filter(r => !r.noise && r.value > 0), map = ups.edges.length && acrosses.edges.length;
     table(section, differences(windows, every, r => ({ [key(ups.name)]: r.up, [key(acrosses.name)]: r.across })));
     const color = shades(all.flat(), "value", map || ups.grid || acrosses.grid);
-    const note = (windows[0].counts ? "Colours show the synthetic rows" : "Colours show what was measured in these dates") + ". A grey cell is empty, or noise alone could have filled it." + (all[0].length < every[0].length ? " Cells that public constraints forbid are blank." : "") + " So many cells are tested at once that the bar is higher than two standard errors: of those with a colour, at most one in twenty is expected to be empty in truth." + (clear.length ? "" : " Here no cell stands out by itself; the numbers below have them all.")
+    const note = (windows[0].counts ? "Colours show the synthetic rows" : "Colours show what was measured in these dates") + ". A grey cell is empty, or noise alone could have filled it." + (all[0].length < every[0].length ? " Cells that public constraints forbid are blank." : "") + " Of the coloured ones at most about one in twenty is expected to be empty in truth." + (clear.length ? "" : " Here no cell stands out by itself; the numbers below have them all.")
       + (facts.tables[place][3] ? " Tables of two columns are measured when the stream has grown, so that dates are widened to such moments: the numbers below say to which." : "")
       + together(place);
     windows.forEach((w, k) => { w.words = summary(all[k], "value", r => `${r.up} with ${r.across}`); });
@@ -333,7 +333,7 @@ const synthstream = (() => {
   function together(place) {
     const [, likely, noise] = facts.pairs.find(p => p[0] === place) ?? [];
     if (likely == null) return "";
-    return ` In the newest release the two ${noise ? "could be independent: noise and chance would bring as much" : "go together beyond noise and chance: they would seldom bring as much"} (chance ${likely < .001 ? "below 0.001" : likely}).`;
+    return ` In the newest release ${noise ? "there is no sign that the two are related" : "the two are related, beyond noise and chance"} (p ${likely < .001 ? "< 0.001" : `= ${likely}`}).`;
   }
   // A place together with another column: a map of each of its most frequent values.
   function byValue(room, rows, first, ups, acrosses, color, tooltip) {
