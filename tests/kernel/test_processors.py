@@ -50,7 +50,7 @@ DIGESTS = {
     "participation 20": "8e00263a17ab3b69",
     "Points 500": "4297257117b1126a",
     "Marginals 500": "6ebc74aac9f4e256",
-    "Refreshed 500": "e2b3cf25fb659aec",
+    "Refreshed 500": "ccc8eeac00661ba4",
     "Selective 500": "a1e883be9a127af2",
     "participation 500": "02580585a5b5fb0f",
     "Points None": "553e6c4f20c6c400",

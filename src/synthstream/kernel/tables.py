@@ -246,7 +246,7 @@ class Refreshed(TableMechanism):
         return self._dense(int(np.sum(self.order == 2)))
 
     def _dense(self, larger: int) -> Dense:
-        weights = self.times.weights(larger)
+        weights = self.times.weights(larger, self.edition)
         return Dense(weights=weights, horizon=None if self.horizon is None else len(weights), edition=self.edition)
 
     @cached_property

@@ -9,6 +9,7 @@ from functools import cached_property
 from itertools import pairwise
 from typing import NamedTuple, Protocol
 
+from synthstream.kinds import Edition
 from synthstream.workload import FloatArray
 
 
@@ -84,6 +85,9 @@ class EpochTimes:
 _FEW = 100
 # A stream without end is served by so many refreshes, and begins anew with so many.
 _ENDLESS = 64
+# From edition 15 on the variance of a refresh counts at least so much, beside the one that counts most: the first ones
+# of a long horizon serve few ticks, and next to nothing is lost later.
+_LEAST = 0.01
 # How much a refresh that may come early counts, beside the last of the others, if it comes at all.
 _EARLY = 0.2
 
@@ -165,17 +169,20 @@ class RefreshTimes:
         comes = len(done.ticks) < due + (self.spare if burst else 0)
         return Refreshes((*done.ticks, tick)) if comes else done
 
-    def weights(self, larger: int) -> tuple[float, ...]:
+    def weights(self, larger: int, edition: Edition) -> tuple[float, ...]:
         """How much the variance of each refresh counts; without a horizon all of them count the same.
 
         Args:
             larger: how many larger tables share the budget; 0 for tables of one column.
+            edition: of the defaults.
         """
         if self.horizon is None:
             return (1.0,) * _ENDLESS
         late = min(1.0, _FEW / larger) if larger else 0.0
         ages = pairwise([*self.ages, self.horizon + 1])
-        weights = tuple((end - begin) * float(begin) ** late for begin, end in ages)
+        found = [(end - begin) * float(begin) ** late for begin, end in ages]
+        least = _LEAST * max(found) if edition > 14 else 0.0
+        weights = tuple(max(weight, least) for weight in found)
         return weights + (_EARLY * weights[-1],) * self.spare
 
 
