@@ -74,6 +74,23 @@ def test_it_fits_the_screen(driver: Any, path: Path, width: int) -> None:
         assert driver.execute_script(CUT_OFF) == []
 
 
+def test_large_letters_fit_a_phone(driver: Any, path: Path) -> None:
+    show(driver, path, width=360)
+    driver.execute_script("document.documentElement.style.fontSize = '200%'")
+    assert driver.execute_script("return document.documentElement.scrollWidth") <= 360
+    assert driver.execute_script("return document.querySelector('.skip').getBoundingClientRect().bottom") < 0
+
+
+def test_bars_are_there_in_colours_of_ones_own_choice(driver: Any, folder: Path) -> None:
+    report = page(folder, "report")
+    assert report is not None
+    show(driver, report)
+    seen = "return getComputedStyle(document.querySelector('.track i')).backgroundColor"
+    plain = driver.execute_script(seen)
+    driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [{"name": "forced-colors", "value": "active"}]})
+    assert driver.execute_script(seen) == plain
+
+
 def test_a_phone_tells_that_the_table_of_errors_goes_on(driver: Any, folder: Path) -> None:
     plan = page(folder, "plan")
     assert plan is not None

@@ -753,6 +753,7 @@ def test_the_style_sheet_names_each_colour_in_both_schemes() -> None:
     for palette in palettes:
         for name in ("bar", "bar-muted", "error", "muted", *(f"s{i}" for i in range(1, 7))):
             assert contrast(palette[name], palette["paper"]) >= 3, f"{name} is hard to see"
+        assert contrast(palette["m0"], palette["m1"]) >= 1.2, "noise is told from the least"
         lightness = [luminance(palette[f"m{i}"]) for i in range(1, 8)]
         assert lightness in (sorted(lightness), sorted(lightness, reverse=True)), "a sequence grows in lightness alone"
     rest = style.replace(light, "").replace(dark, "").split("<body")[0]

@@ -212,7 +212,7 @@ def heat_map(
         names=list(names),
         cells=cells,
         size=len(names) - 1,
-        bounds=bounds,
+        bounds=bounds if any(c["shade"] for c in cells) else [],
         top=f"{high:.2f}",
         scale=scale,
         grey="within noise and chance" + (", or with a column of one value alone" if lonely else ""),
