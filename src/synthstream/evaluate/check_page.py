@@ -24,7 +24,7 @@ from synthstream.schema.places import View
 from synthstream.state.looking import to_look_at
 from synthstream.stream.opening import begun, changes_from
 
-STAMP = "PRIVATE: shows the data. For the custodian alone; do not publish"
+STAMP = "PRIVATE: secret, shows true data. For the custodian alone; do not publish"
 _MARKS = ("fine", "look at this", "DO NOT OPEN")
 _WIDTH, _LISTED = 48, 40
 

@@ -17,7 +17,7 @@ from synthstream.publish.history import Cells, History, Steps, Tick, evenly
 from synthstream.schema.coordinates import Coordinate
 from synthstream.workload import CodeArray, FloatArray, IntArray, Workload
 
-STAMP = "NOT PRIVATE: compares with the true data. For the custodian alone; do not publish"
+STAMP = "NOT PRIVATE: secret, shows true data. For the custodian alone; do not publish"
 _CHUNK = 250_000
 # Numbers that may be held for all sampled ticks together.
 _LARGEST = 40_000_000
