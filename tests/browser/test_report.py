@@ -231,5 +231,5 @@ def test_a_stamp_is_printed_on_every_page(driver: Any, folder: Path) -> None:
             "getComputedStyle(s, '::after').content]"
         )
         driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
-        assert fixed == (["fixed", f'"{stamp}: do not publish"'] if stamp else None)
+        assert fixed == (["fixed", f'"{stamp}:\\a do not publish"'] if stamp else None)
         assert any("@top-center" in rule and f'"{stamp}: ' in rule for rule in rules) == bool(stamp)

@@ -355,7 +355,7 @@ def test_every_line_and_the_page_are_stamped_and_only_the_owner_reads_it(tmp_pat
     page = tmp_path / "check.html"
     assert stat.S_IMODE(page.stat().st_mode) == 0o600
     text = page.read_text()
-    assert text.count("PRIVATE: shows the data") >= 3
+    assert text.count("PRIVATE: secret, shows true data") >= 3
     assert "&lt;b&gt;Bay" in text
     assert "<b>Bay" not in text
 

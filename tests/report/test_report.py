@@ -156,7 +156,7 @@ def test_every_kind_of_stream_has_a_page(made: Made, kind: str, tmp_path: Path) 
 def test_places_have_a_map_of_all_events_and_of_each_value(made: Made, tmp_path: Path) -> None:
     config = made["places"]
     page = public_page(config, tmp_path / "report.html", progress=quiet)
-    maps = re.findall(r"<figcaption>([^<]*) before 2026-01-09, in (\d) by \2 cells", page)
+    maps = re.findall(r"<figcaption>([^<]*) up to 2026-01-08, in (\d) by \2 cells", page)
     assert [what for what, _ in maps] == ["spot", "ward A", "ward B", "ward C"]
     found = history_of(config, progress=quiet)
     newest = found.cells(found.newest)
@@ -385,7 +385,8 @@ def test_dropped_rows_and_gaps_are_counted(tmp_path: Path) -> None:
     config = make(tmp_path, "always", rows=500, keep=2)
     shutil.rmtree(tmp_path / "releases" / "000003")
     text = " ".join(Reader(public_page(config, tmp_path / "r.html", progress=quiet)).text.split())
-    assert "7 releases, from 2026-01-02 to 2026-01-09" in text
+    assert "7 releases: the first up to 2026-01-01, the newest up to 2026-01-08." in text
+    assert "all events from 2026-01-01 up to and including 2026-01-08." in text
     assert "1 tick has no release here." in text
     assert "5 older releases keep tables and manifest, but no rows." in text
     (tmp_path / "releases" / "000007" / "rows.parquet").unlink()
@@ -414,7 +415,7 @@ def test_a_first_release_without_rows(tmp_path: Path) -> None:
     page = public_page(config, tmp_path / "r.html", progress=quiet)
     assert "Synthetic rows 0" in " ".join(re.sub("<[^>]+>", " ", page).split())
     assert "0 of 1 pairs have a colour" in page
-    assert "1 release, of 2026-01-02." in page
+    assert "1 release, up to 2026-01-01." in page
     assert 'style="left:50.0%">2026-01-02</span>' in page
     assert ">0:00<" not in page
     assert "No error is known" not in page
@@ -764,14 +765,13 @@ def test_the_style_sheet_names_each_colour_in_both_schemes() -> None:
 def test_what_came_in_each_step_is_drawn_with_bands(made: Made, tmp_path: Path) -> None:
     for kind in ("always", "epochs"):
         page = public_page(made[kind], tmp_path / "r.html", progress=quiet)
-        assert "What came every day" in page
+        assert "Events per day" in page
         assert ("the total alone has numbers" in page) == (kind == "epochs")
         assert "a year before" not in page  # the stream is a week old
-        assert "events before 2026-01-09" in page
-        assert "up to 2026" not in page
+        assert "before 2026-01-09" not in page.split("How to cite")[0]
     always = history_of(made["always"], progress=quiet)
     assert [_says(always, "x", bin_) for bin_ in ("[2.5, 5)", "missing")] == ["x: 2.5 to 5.0", "x: missing"]
-    assert "What came" not in public_page(made["points"], tmp_path / "r.html", progress=quiet)
+    assert "Events per" not in public_page(made["points"], tmp_path / "r.html", progress=quiet)
 
 
 def test_the_newest_step_stands_beside_last_years(tmp_path: Path) -> None:
@@ -791,7 +791,7 @@ def test_the_newest_step_stands_beside_last_years(tmp_path: Path) -> None:
     assert one["stderr_difference"] != apart
     assert one["stderr_difference"] == pytest.approx(apart, rel=0.01)
     page = public_page(config, tmp_path / "r.html", progress=quiet)
-    assert "From 2025-05-01 to 2025-06-01, beside the same a year before" in page
+    assert "2025-05-01 to 2025-05-31, beside the same a year before" in page
     assert "ward: A" in page
     assert "Each count stands where its month begins. Noise" in page
 

@@ -27,7 +27,7 @@ from synthstream.evaluate.wasserstein import w1_grid
 from synthstream.publish.history import Cells, History, Steps, Tick, added_up, history_of
 from synthstream.report.charts import Bar, Series, Table, bar_chart, line_chart
 from synthstream.report.distributions import kind_of, labels_of
-from synthstream.report.page import render
+from synthstream.report.page import render, until
 from synthstream.report.places import coarse, grid_of_nodes, map_of, masses_of
 from synthstream.report.scales import dates, linear, logarithmic, number
 from synthstream.schema.columns import Category
@@ -147,7 +147,7 @@ def _over_time(order: int, listed: Sequence[Errors]) -> Markup:
         Series(name="synthetic rows", x=x, y=[e.rows for e in listed]),
     ]
     values = [v for line in lines for v in line.y if v is not None]
-    rows = [[f"{e.tick.end:%Y-%m-%d}", number(e.forecast), number(e.measured), number(e.rows)] for e in listed]
+    rows = [[until(e.tick.end), number(e.forecast), number(e.measured), number(e.rows)] for e in listed]
     return line_chart(
         lines,
         title=_words(order),
@@ -156,7 +156,7 @@ def _over_time(order: int, listed: Sequence[Errors]) -> Markup:
         x=dates(listed[0].tick.end, listed[-1].tick.end, marks=4),
         y=linear(0, max([*values, 1.0])),
         y_label="root mean square error of a cell, in events",
-        table=Table(headings=["Events before", "Forecast", "Measured counts", "Synthetic rows"], rows=rows),
+        table=Table(headings=["Events up to", "Forecast", "Measured counts", "Synthetic rows"], rows=rows),
     )
 
 

@@ -27,7 +27,9 @@ def cited(config: StreamConfig, manifest: Mapping[str, Any]) -> str:
     """How to cite a release: it is named by its tick, and by the head of its chain."""
     about, head = config.publication, manifest["chain"]["head"][:16]
     release = f"{title_of(config, manifest)}, release of tick {manifest['tick']}"
-    parts = (about.publisher, release, f"Events before {manifest['end'][:10]}", "Synthetic data", f"Chain {head}")
+    start, end = config.clock.boundary(0), config.clock.boundary(manifest["tick"] + 1)
+    covered = f"from {written(start)} to before {written(end)}"
+    parts = (about.publisher, release, f"Events {covered}", "Synthetic data", f"Chain {head}")
     return ". ".join(part for part in (*parts, about.homepage) if part)
 
 

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from synthstream.publish.history import Cells, History, Tick, added_up
 from synthstream.report.charts import Bar, Series, Table, bar_chart, line_chart
+from synthstream.report.page import until
 from synthstream.report.scales import dates, linear, number, ranges
 from synthstream.schema.binned import Datetime, Integer, Number, open_ended
 from synthstream.schema.columns import Boolean, Category, Column
@@ -74,7 +75,7 @@ def latest(found: History, marginal: tuple[int, ...], newest: Cells) -> tuple[Ce
         nothing = np.full(now.count.size, np.nan)
         return replace(now, measured=nothing, stderr=nothing), "No error is known for this table."
     at, together = added_up(chain)
-    note = "" if at.tick == found.newest.tick else f"Last measured with the release of {at.end:%Y-%m-%d}."
+    note = "" if at.tick == found.newest.tick else f"Last measured with the release up to {until(at.end)}."
     return replace(now, measured=together.measured[here], stderr=together.stderr[here]), note
 
 
@@ -244,13 +245,13 @@ def middle_chart(
     )
     known = [v for p in parts for v in p if v is not None]
     ends = (min(known), max(known)) if known else (low, high)
-    rows = [[f"{tick.end:%Y-%m-%d}", *(form(v) for v in p)] for (tick, _), p in zip(points, parts, strict=True)]
+    rows = [[until(tick.end), *(form(v) for v in p)] for (tick, _), p in zip(points, parts, strict=True)]
     return line_chart(
         [line],
         title="Median over time, and the middle 80 % of rows",
         description=f"The median goes from {form(line.y[0])} to {form(line.y[-1])}.",
         x=dates(points[0][0].end, points[-1][0].end, marks=4),
         y=linear(*ends, marks=3) if form is number else dates(*(datetime.fromtimestamp(e, UTC) for e in ends), marks=3),
-        table=Table(headings=["Events before", "10 %", "Median", "90 %"], rows=rows),
+        table=Table(headings=["Events up to", "10 %", "Median", "90 %"], rows=rows),
         small=True,
     )

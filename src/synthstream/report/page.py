@@ -6,7 +6,7 @@ import os
 import re
 import stat
 from contextlib import suppress
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import lru_cache
 from importlib.metadata import version
 from pathlib import Path
@@ -17,7 +17,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from synthstream.errors import ConfigError
-from synthstream.kinds import span
+from synthstream.kinds import span, spelled
 from synthstream.report.scales import number
 
 
@@ -29,7 +29,7 @@ def environment() -> Environment:
         autoescape=True,
         undefined=StrictUndefined,
     )
-    found.filters |= {"number": number, "moment": moment, "small": small, "span": span}
+    found.filters |= {each.__name__: each for each in (moment, number, period, small, span, spelled, until)}
     source, _, _ = PackageLoader("synthstream.report").get_source(found, "style.css")
     style = re.sub(r"/\*.*?\*/", "", source, flags=re.DOTALL)  # without comments and indentation
     found.globals["style"] = Markup(re.sub(r"\s*\n\s*", "\n", style).strip())  # noqa: S704 - our own style sheet
@@ -45,6 +45,27 @@ def moment(value: datetime) -> str:
         ('2026-01-31', '2026-01-31 12:30')
     """
     return f"{value:%Y-%m-%d}" if (value.hour, value.minute) == (0, 0) else f"{value:%Y-%m-%d %H:%M}"
+
+
+def until(end: datetime) -> str:
+    """The last day before a moment, as people read "up to"; a moment within a day as it is.
+
+    Example:
+        >>> until(datetime(2026, 3, 1)), until(datetime(2026, 1, 31, 12, 30))
+        ('2026-02-28', '2026-01-31 12:30')
+    """
+    return moment(end) if (end.hour, end.minute) != (0, 0) else f"{end - timedelta(days=1):%Y-%m-%d}"
+
+
+def period(start: datetime, end: datetime) -> str:
+    """From when to when, days included.
+
+    Example:
+        >>> period(datetime(2026, 2, 1), datetime(2026, 3, 1)), period(datetime(2026, 2, 1), datetime(2026, 2, 2))
+        ('2026-02-01 to 2026-02-28', '2026-02-01')
+    """
+    first, last = moment(start), until(end)
+    return first if first == last else f"{first} to {last}"
 
 
 def small(value: float) -> str:

@@ -18,6 +18,7 @@ from synthstream.publish.history import Cells, History, Steps, Tick
 from synthstream.release.points import Masses
 from synthstream.report.charts import Bar, Table, bar_chart, density_map
 from synthstream.report.distributions import kind_of, labels_of, latest, middle_chart, quantiles
+from synthstream.report.page import until
 from synthstream.report.regions import beyond_noise
 from synthstream.report.scales import linear, number, ranges
 from synthstream.schema.binned import Number, open_ended
@@ -269,7 +270,7 @@ def map_of(
         np.where(grid.counts >= _LEAST, grid.counts, 0),
         noise=grid.noise,
         outlines=grid.outlines,
-        title=f"{what} before {tick.end:%Y-%m-%d}, in {across} by {up} cells",
+        title=f"{what} up to {until(tick.end)}, in {across} by {up} cells",
         description=f"{number(float(grid.counts.sum()))} events in {grid.counts.size} cells. The fullest is at "
         f"{y.title} {north}, {x.title} {east}.{_said(grid)}",
         x=linear(x.min, x.max, tight=True),

@@ -17,13 +17,14 @@ from synthstream.forecast.noticing import noticed
 from synthstream.forecast.warnings import limited
 from synthstream.publish.history import Cells, History, Steps, Tick, evenly, history_of
 from synthstream.publish.model import codes_of
+from synthstream.publish.readme import cited
 from synthstream.release.points import PointRelease
 from synthstream.release.rows import weight_name
 from synthstream.report.association import MOST_COLUMNS, Pair, pairs
 from synthstream.report.charts import Series, Table, heat_map, line_chart
 from synthstream.report.distributions import REACH, card, latest, over_time, running
 from synthstream.report.limits import limits_of
-from synthstream.report.page import render
+from synthstream.report.page import period, render, until
 from synthstream.report.places import grid_of_nodes, grid_of_tables, grids_of_places, map_of, point_cards
 from synthstream.report.promise import Promise
 from synthstream.report.recent import recent
@@ -75,11 +76,13 @@ def public_page(
     found = found or history_of(config, progress=progress)
     parts = _of_points(found, progress) if config.workload is None else _of_tables(found, progress)
     ticks, newest = found.ticks, found.newest
+    name = config.publication.title or config.name
     claim, unit = newest.manifest["claim"], replace(config.privacy.unit, signed=config.op is not None)
     return render(
         "report.html",
-        title="Synthetic data report",
-        name=config.publication.title or config.name,
+        title=f"{name}: synthetic data",
+        name=name,
+        start=config.clock.boundary(0),
         config=config,
         explorer=explorer,
         stamp=found.warning,
@@ -97,6 +100,7 @@ def public_page(
         cautions=noticed(found.config),
         theorems=[(name, STATEMENTS.get(name, "")) for name in claim["theorems"]],
         limits=limits_of(config, impossible=_impossible(found)),
+        cited=cited(config, newest.manifest),
         downloads=downloads(found, output) if links is None else links,
         reach=number(REACH),
         most_columns=MOST_COLUMNS,
@@ -148,7 +152,7 @@ def _of_regions(found: History, newest: Cells) -> list[Markup]:
         regions = regions_of(found.config, column) if (position,) in found.workload.marginals else None
         if regions is not None:
             now, _ = latest(found, (position,), newest)
-            what = f"{column.title} before {found.newest.end:%Y-%m-%d}"
+            what = f"{column.title}: all events, {period(found.config.clock.boundary(0), found.newest.end)}"
             drawn.append(map_of_regions(regions, column, now, what=what))
     return drawn
 
@@ -198,7 +202,7 @@ def _growth(ticks: Sequence[Tick], totals: Sequence[Cells]) -> Markup:
         for end, total in zip(high, totals, strict=True)
     ]
     top = max([t.rows for t in ticks] + [h for h in high if h is not None])
-    rows = [[f"{t.end:%Y-%m-%d}", str(t.tick), number(t.rows), m] for t, m in zip(ticks, measured, strict=True)]
+    rows = [[until(t.end), str(t.tick), number(t.rows), m] for t, m in zip(ticks, measured, strict=True)]
     banded = len(ticks) > 1 and any(h is not None for h in high)
     return line_chart(
         [line],
@@ -207,7 +211,7 @@ def _growth(ticks: Sequence[Tick], totals: Sequence[Cells]) -> Markup:
         x=dates(ticks[0].end, ticks[-1].end),
         y=linear(0, max(top, 1.0)),
         y_label="events",
-        table=Table(headings=["Events before", "Tick", "Synthetic rows", "Measured ± standard error"], rows=rows),
+        table=Table(headings=["Events up to", "Tick", "Synthetic rows", "Measured ± standard error"], rows=rows),
         note=f"Band: what was measured, ± {number(REACH)} standard errors." if banded else "",
     )
 

@@ -16,6 +16,7 @@ from synthstream.release.comparing import BEYOND
 from synthstream.release.series import steps
 from synthstream.report.charts import Series, Table, line_chart
 from synthstream.report.distributions import REACH, labels_of
+from synthstream.report.page import moment, until
 from synthstream.report.scales import dates, linear, number
 from synthstream.schema.columns import Boolean
 from synthstream.schema.places import View
@@ -108,7 +109,7 @@ def _chart(part: pl.DataFrame, name: str, *, small: bool) -> Markup:
     high = [v + r for v, r in zip(values, reach, strict=True)]
     whole = part["whole"].to_list()
     rows = [
-        [f"{start:%Y-%m-%d}", f"{end:%Y-%m-%d}", f"{number(round(value))} ± {number(r / REACH)}{_PARTLY[all_of_it]}"]
+        [moment(start), until(end), f"{number(round(value))} ± {number(r / REACH)}{_PARTLY[all_of_it]}"]
         for start, end, value, r, all_of_it in zip(starts, part["end"], values, reach, whole, strict=True)
     ]
     gaps = [i for i in range(1, len(whole)) if not (whole[i] and whole[i - 1])]
@@ -126,7 +127,7 @@ def _chart(part: pl.DataFrame, name: str, *, small: bool) -> Markup:
         x=dates(starts[0], starts[-1], marks=3 if small else 6),
         y=linear(min(0.0, *low), max(1.0, *high), marks=3 if small else 5),
         y_label="" if small else "events",
-        table=None if small else Table(headings=["From", "To", "Measured ± standard error"], rows=rows[::-1]),
+        table=None if small else Table(headings=["From", "Up to", "Measured ± standard error"], rows=rows[::-1]),
         note=""
         if small or all(whole)
         else "Dots apart from the line: steps that are not over, or began before the stream.",
