@@ -75,9 +75,9 @@ def test_a_map_greys_what_noise_could_fill_and_names_what_is_not_on_it(tmp_path:
     page = map_of_regions(drawn(config), config.schema.columns[0], counts, what="Now <b>")
     paths = re.findall(r'<path class="m(\d)" d="M[^"]*"><title>([^<]*)</title>', page)
     assert paths == [
-        ("7", "1: 700 rows, measured 690 ± 10"),
-        ("1", "2: 200 rows, measured 195 ± 10"),
-        ("0", "3: 12 rows, measured 9 ± 10"),
+        ("7", "1: 700 rows, measured 690 (670 to 710)"),
+        ("1", "2: 200 rows, measured 195 (175 to 215)"),
+        ("0", "3: 12 rows, measured 9 (\u221211 to 29)"),
     ]
     assert "Not on the map: 4, other, missing." in page
     assert beyond_noise(counts).tolist() == [True, True, False, False, False, False]

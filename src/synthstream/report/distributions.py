@@ -16,14 +16,12 @@ from numpy.typing import NDArray
 from synthstream.publish.history import Cells, History, Tick, added_up
 from synthstream.report.charts import Bar, Series, Table, bar_chart, line_chart
 from synthstream.report.page import until
-from synthstream.report.scales import dates, linear, number, ranges
+from synthstream.report.scales import REACH, dates, linear, number, ranges
 from synthstream.schema.binned import Datetime, Integer, Number, open_ended
 from synthstream.schema.columns import Boolean, Category, Column
 from synthstream.synthesizers.succession import known_since
 from synthstream.workload import FloatArray
 
-# How many standard errors an error bar reaches to either side.
-REACH = 2.0
 # Parts of dates whose numbers have names.
 _PARTS = {
     "hour": [f"{hour:02d}:00" for hour in range(24)],
@@ -168,19 +166,20 @@ def _multiples(column: Column, history: Sequence[tuple[Tick, Cells]]) -> list[Ma
     else:
         order = np.argsort(-newest.count[:values], kind="stable")[:_LARGEST]
         chosen = [int(i) for i in order if newest.count[i] > 0] or [0]
-    lines = {i: over_time(history, i, labels[i]) for i in chosen}
+    names = [column.title, column.title] if isinstance(column, Boolean) else labels  # "true" would say nothing
+    lines = {i: over_time(history, i, names[i]) for i in chosen}
     top = max((v for line in lines.values() for v in [*line.y, *(line.high or ())] if v is not None), default=1.0)
     return [
         line_chart(
             [line],
-            title=f"{labels[i]} over time",
-            description=f"{line.name}: from {number(line.y[0])} to {number(line.y[-1])} events, "
-            f"at {len(line.y)} releases.",
+            title=f"{line.name}, running total",
+            description=f"{line.name}, all up to each of {len(line.y)} releases: from {number(line.y[0])} to "
+            f"{number(line.y[-1])} events.",
             x=dates(history[0][0].end, history[-1][0].end, marks=3),
             y=linear(0, max(top, 1.0), marks=3),
             small=True,
         )
-        for i, line in lines.items()
+        for line in lines.values()
     ]
 
 

@@ -18,7 +18,7 @@ from markupsafe import Markup
 
 from synthstream.errors import ConfigError
 from synthstream.kinds import span, spelled
-from synthstream.report.scales import number
+from synthstream.report.scales import number, ranged
 
 
 @lru_cache(maxsize=1)
@@ -29,7 +29,7 @@ def environment() -> Environment:
         autoescape=True,
         undefined=StrictUndefined,
     )
-    found.filters |= {each.__name__: each for each in (moment, number, period, small, span, spelled, until)}
+    found.filters |= {each.__name__: each for each in (moment, number, period, ranged, small, span, spelled, until)}
     source, _, _ = PackageLoader("synthstream.report").get_source(found, "style.css")
     style = re.sub(r"/\*.*?\*/", "", source, flags=re.DOTALL)  # without comments and indentation
     found.globals["style"] = Markup(re.sub(r"\s*\n\s*", "\n", style).strip())  # noqa: S704 - our own style sheet

@@ -22,19 +22,21 @@ from synthstream.release.points import PointRelease
 from synthstream.release.rows import weight_name
 from synthstream.report.association import MOST_COLUMNS, Pair, pairs
 from synthstream.report.charts import Series, Table, heat_map, line_chart
-from synthstream.report.distributions import REACH, card, latest, over_time, running
+from synthstream.report.distributions import card, latest, over_time, running
 from synthstream.report.limits import limits_of
 from synthstream.report.page import period, render, until
 from synthstream.report.places import grid_of_nodes, grid_of_tables, grids_of_places, map_of, point_cards
 from synthstream.report.promise import Promise
 from synthstream.report.recent import recent
 from synthstream.report.regions import map_of_regions, regions_of
-from synthstream.report.scales import dates, linear, number
+from synthstream.report.scales import RANGE, REACH, dates, linear, number, ranged
 from synthstream.report.theorems import STATEMENTS
 
 # Pairs that are listed below the heat map.
 _STRONGEST = 15
 _CHANGES = 400
+# A total of fewer of its standard errors says little.
+_FEW = 3
 _UNKNOWN = Cells(**dict.fromkeys(("count", "measured", "stderr", "since"), np.full(1, np.nan)))
 FILES = {
     "rows.parquet": "Synthetic rows",
@@ -131,6 +133,7 @@ def _of_tables(found: History, progress: Steps) -> dict[str, Any]:
         totals = [running(cells, here) for _, cells in history]
     return {
         "total": _total(totals[-1]),
+        "few": _few(_total(totals[-1])),
         "growth": _growth(ticks, totals),
         "recent": recent(found),
         "cards": [c for c in cards if c is not None],
@@ -171,9 +174,11 @@ def _impossible(found: History) -> int | None:
 def _of_points(found: History, progress: Steps) -> dict[str, Any]:
     """What differs for a stream of points."""
     newest = found.releases.at(found.newest.tick)
+    whole = newest.mass({}, {}) if isinstance(newest, PointRelease) else None
     grid = grid_of_nodes(found, found.nodes(found.newest), newest.model)
     return {
         "total": None,
+        "few": _few(whole),
         "growth": _growth(found.sampled(), [_UNKNOWN] * len(found.sampled())),
         "recent": None,
         "cards": point_cards(found, progress=progress),
@@ -182,7 +187,7 @@ def _of_points(found: History, progress: Steps) -> dict[str, Any]:
         "maps": [] if grid is None else [map_of(grid, found.newest)],
         "degrees": grid is not None and grid.degrees,
         "error_bars": False,
-        "any_range": isinstance(newest, PointRelease) and math.isfinite(newest.mass({}, {})[1]),
+        "any_range": whole is not None and math.isfinite(whole[1]),
         "areas": grid is not None and grid.errors is not None,
     }
 
@@ -193,12 +198,17 @@ def _total(total: Cells) -> tuple[float, float] | None:
     return found if np.isfinite(found).all() else None
 
 
+def _few(total: tuple[float, float] | None) -> str:
+    """The number of events, if noise could be the better part of it; else empty."""
+    return ranged(*total) if total is not None and total[0] < _FEW * total[1] < math.inf else ""
+
+
 def _growth(ticks: Sequence[Tick], totals: Sequence[Cells]) -> Markup:
     """Events in total over time."""
     line = replace(over_time(list(zip(ticks, totals, strict=True)), 0, "synthetic rows"), y=[t.rows for t in ticks])
     high = line.high or ()
     measured = [
-        "–" if end is None else f"{number(round(float(total.measured[0])))} ± {number(float(total.stderr[0]))}"
+        "–" if end is None else ranged(float(total.measured[0]), float(total.stderr[0]))
         for end, total in zip(high, totals, strict=True)
     ]
     top = max([t.rows for t in ticks] + [h for h in high if h is not None])
@@ -206,12 +216,12 @@ def _growth(ticks: Sequence[Tick], totals: Sequence[Cells]) -> Markup:
     banded = len(ticks) > 1 and any(h is not None for h in high)
     return line_chart(
         [line],
-        title="Events in all, release by release",
+        title="All events, running total",
         description=f"From {number(ticks[0].rows)} to {number(ticks[-1].rows)} events in {len(ticks)} of the releases.",
         x=dates(ticks[0].end, ticks[-1].end),
         y=linear(0, max(top, 1.0)),
         y_label="events",
-        table=Table(headings=["Events up to", "Tick", "Synthetic rows", "Measured ± standard error"], rows=rows),
+        table=Table(headings=["Events up to", "Tick", "Synthetic rows", RANGE], rows=rows),
         note=f"Band: what was measured, ± {number(REACH)} standard errors." if banded else "",
     )
 

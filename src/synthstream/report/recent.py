@@ -15,9 +15,9 @@ from synthstream.publish.history import History
 from synthstream.release.comparing import BEYOND
 from synthstream.release.series import steps
 from synthstream.report.charts import Series, Table, line_chart
-from synthstream.report.distributions import REACH, labels_of
+from synthstream.report.distributions import labels_of
 from synthstream.report.page import moment, until
-from synthstream.report.scales import dates, linear, number
+from synthstream.report.scales import RANGE, REACH, dates, linear, number, ranged
 from synthstream.schema.columns import Boolean
 from synthstream.schema.places import View
 
@@ -56,7 +56,7 @@ def recent(found: History) -> dict[str, Any] | None:
         "beside": [row for row in rows if row],
         "start": last["start"],
         "end": last["end"],
-        "differing": sum(bool(row and row["clear"]) for row in rows),
+        "differing": sum(bool(row and row["beyond"]) for row in rows),
         "beyond": number(BEYOND),
     }
 
@@ -109,8 +109,8 @@ def _chart(part: pl.DataFrame, name: str, *, small: bool) -> Markup:
     high = [v + r for v, r in zip(values, reach, strict=True)]
     whole = part["whole"].to_list()
     rows = [
-        [moment(start), until(end), f"{number(round(value))} ± {number(r / REACH)}{_PARTLY[all_of_it]}"]
-        for start, end, value, r, all_of_it in zip(starts, part["end"], values, reach, whole, strict=True)
+        [moment(start), until(end), f"{ranged(value, error)}{_PARTLY[all_of_it]}"]
+        for start, end, value, error, all_of_it in zip(starts, part["end"], values, part["stderr"], whole, strict=True)
     ]
     gaps = [i for i in range(1, len(whole)) if not (whole[i] and whole[i - 1])]
     x, y, lows, highs = (
@@ -123,14 +123,13 @@ def _chart(part: pl.DataFrame, name: str, *, small: bool) -> Markup:
     return line_chart(
         [Series(name=name, x=x, y=y, low=lows, high=highs)],
         title=name,
-        description=f"{name}: {number(round(values[-1]))} in the newest of {len(values)} steps{_PARTLY[whole[-1]]}.",
+        description=f"{name}: {ranged(values[-1], part['stderr'][-1])} in the newest of {len(values)} steps"
+        f"{_PARTLY[whole[-1]]}; lowest {number(round(min(values)))}, highest {number(round(max(values)))}.",
         x=dates(starts[0], starts[-1], marks=3 if small else 6),
         y=linear(min(0.0, *low), max(1.0, *high), marks=3 if small else 5),
         y_label="" if small else "events",
-        table=None if small else Table(headings=["From", "Up to", "Measured ± standard error"], rows=rows[::-1]),
-        note=""
-        if small or all(whole)
-        else "Dots apart from the line: steps that are not over, or began before the stream.",
+        table=None if small else Table(headings=["From", "Up to", RANGE], rows=rows[::-1]),
+        note="" if small or all(whole) else "A dot apart from the line is a step that is not complete.",
         small=small,
     )
 
@@ -139,11 +138,11 @@ def _row(row: dict[str, Any], name: str) -> dict[str, Any] | None:
     if not name or row["z"] is None:
         return None
     texts = {
-        key: f"{number(round(row[value]))} ± {number(row[error])}"
+        key: ranged(row[value], row[error])
         for key, value, error in (
             ("now", "measured", "stderr"),
             ("then", "then", "stderr_then"),
             ("difference", "difference", "stderr_difference"),
         )
     }
-    return {"name": name, "clear": abs(row["z"]) > BEYOND, **texts}
+    return {"name": name, "beyond": abs(row["z"]) > BEYOND, **texts}

@@ -21,7 +21,7 @@ from synthstream.report.association import seen
 from synthstream.report.charts import SHADES, Table, shade_of
 from synthstream.report.distributions import labels_of
 from synthstream.report.page import macro
-from synthstream.report.scales import class_labels, classes, number
+from synthstream.report.scales import class_labels, classes, number, ranged
 from synthstream.schema.columns import Category, Column
 from synthstream.schema.polygons import features_of, name_of, properties_of, rings_of
 from synthstream.workload import FloatArray
@@ -115,7 +115,7 @@ def map_of_regions(regions: Regions, column: Column, now: Cells, *, what: str) -
     legend, top = class_labels(bounds, max(coloured)) if coloured else ([], "")
     for code, shape in regions.shapes.items():
         rows = float(now.count[code])
-        error = f", measured {number(round(now.measured[code]))} ± {number(now.stderr[code])}" if known[code] else ""
+        error = f", measured {ranged(now.measured[code], now.stderr[code])}" if known[code] else ""
         shade = shade_of(rows, bounds) if clear[code] else 0
         path = "".join("M" + "L".join(f"{x} {y}" for x, y in ring) + "z" for part in shape for ring in part)
         drawn.append((shade, path, f"{labels[code]}: {number(rows)} rows{error}"))

@@ -11,6 +11,8 @@ from itertools import pairwise
 # Steps between dates on an axis: months, then seconds.
 _MONTHS = (1, 3, 6, 12, 24, 60, 120, 240, 600, 1200)
 _SECONDS = (60, 300, 900, 3600, 10_800, 21_600, 43_200, 86_400, 2 * 86_400, 7 * 86_400, 14 * 86_400)
+# How many standard errors an error bar reaches to either side; and what a range of a number is called.
+REACH, RANGE = 2.0, "Measured (range of about 95 %)"
 _LARGE = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e4, "k"))
 
 
@@ -33,6 +35,17 @@ def number(value: float | None) -> str:
     else:
         text = f"{size:.{2 - math.floor(math.log10(size))}f}".rstrip("0").rstrip(".")
     return f"\u2212{text}" if value < 0 and text != "0" else text
+
+
+def ranged(value: float, stderr: float) -> str:
+    """A count, and in brackets as far as its error bar reaches.
+
+    Example:
+        >>> ranged(2025.2, 67.6), ranged(3, 10)
+        ('2,025 (1,890 to 2,160)', '3 (\u221217 to 23)')
+    """
+    low, high = (number(round(value + side * REACH * stderr)) for side in (-1, 1))
+    return f"{number(round(value))} ({low} to {high})"
 
 
 def ranges(edges: Sequence[float]) -> list[str]:
