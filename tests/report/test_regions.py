@@ -17,8 +17,9 @@ from synthstream import StreamConfig
 from synthstream.cli.app import app
 from synthstream.errors import ConfigError
 from synthstream.publish.history import Cells, Tick
+from synthstream.report.association import beyond_noise
 from synthstream.report.places import Grid, _clearest, axes_of_view, map_of, outlines_of
-from synthstream.report.regions import Regions, beyond_noise, map_of_regions, names_in, regions_of
+from synthstream.report.regions import Regions, map_of_regions, names_in, regions_of
 from synthstream.schema.coordinates import Coordinate
 from synthstream.schema.districts import Districts
 from tests.browser.streams import districts

@@ -30,9 +30,10 @@ from synthstream.publish.outlets import simulated
 from synthstream.release.points import PointRelease
 from synthstream.report.association import chance_of, cramers_v, pairs, seen
 from synthstream.report.page import check_place, render, write_page
-from synthstream.report.places import axes_of, grid_of_nodes, grids_of_places
+from synthstream.report.places import axes_of, boxes, grid_of_nodes, grids_of_places
 from synthstream.report.public import public_page
 from synthstream.report.recent import _chart, _says
+from synthstream.report.scales import RANGE, ranged
 from synthstream.report.theorems import STATEMENTS
 from synthstream.synthesizers.simulation.seeded import SeededGate
 from tests.support import streams
@@ -170,10 +171,18 @@ def test_places_have_a_map_of_all_events_and_of_each_value(made: Made, tmp_path:
     at = np.histogram2d(rows["y"].drop_nulls(), rows["x"].drop_nulls(), bins=side, range=[[0, 10], [0, 10]])[0]
     assert whole[1].counts.tolist() == at.tolist()
     assert len({one.span for _, one in values}) == 1, "a colour means the same count on each"
-    coloured = [((one.counts >= 0.5) & ~one.noise).any() for _, one in values]  # of few events, noise may leave none
+    coloured = [
+        ((one.counts >= 0.5) & (one.noise == 0)).any() for _, one in values
+    ]  # of few events, noise may leave none
     assert page.count("on a logarithmic scale, the same for all values") == sum(coloured)
     assert 'class="empty"' in page, "white cells are in the legend"
     assert sum(grid.counts.sum() for _, grid in values) <= at.sum()
+    told = boxes(whole[1])
+    assert whole[1].measured is not None
+    assert told.headings == ["y", "x", "Synthetic rows", RANGE]
+    assert sum(int(row[2].replace(",", "")) for row in told.rows) == at.sum()
+    parts = [int(row[3].split(" ")[0].replace(",", "").replace("\u2212", "-")) for row in told.rows]
+    assert sum(parts) == pytest.approx(whole[1].measured[0].sum(), abs=len(parts))
 
 
 @pytest.mark.parametrize(
@@ -766,6 +775,20 @@ def test_the_style_sheet_names_each_colour_in_both_schemes() -> None:
     assert not re.findall(r"#[0-9a-fA-F]{3,8}\b(?=[;} ])", rest), "colours come from the palette alone"
 
 
+def test_numbers_stand_below_bars_with_what_may_be_noise(made: Made, tmp_path: Path) -> None:
+    found = history_of(made["always"], progress=quiet)
+    cells, here = found.cells(found.newest), found.workload.slice_of((0,))
+    page = public_page(made["always"], tmp_path / "r.html", progress=quiet)
+    table = page.split('aria-label="The numbers: ward now"')[1].split("</table>")[0]
+    row = table.split('<th scope="row">A</th>')[1].split("</tr>")[0]
+    assert (
+        f"<td>{cells.count[here][0]:,.0f}</td><td>{ranged(cells.measured[here][0], cells.stderr[here][0])}</td>" in row
+    )
+    assert row.endswith("<td>no</td>")
+    assert "The numbers: x now" in public_page(made["epochs"], tmp_path / "r.html", progress=quiet)
+    assert "The numbers: x now" not in public_page(made["hypercube"], tmp_path / "r.html", progress=quiet)
+
+
 def test_what_came_in_each_step_is_drawn_with_bands(made: Made, tmp_path: Path) -> None:
     for kind in ("always", "epochs"):
         page = public_page(made[kind], tmp_path / "r.html", progress=quiet)
@@ -818,6 +841,6 @@ def test_a_step_that_is_not_over_is_a_dot_beside_its_line() -> None:
     lines = [re.findall(r'class="line s1" d="([^"]*)"', page)[0] for page in (whole, partly)]
     assert [line.count("L") for line in lines] == [3, 2]
     assert ['class="dot' in page for page in (whole, partly)] == [False, True]
-    assert "2026-01-04</td><td>1 (\u22121 to 3) (not whole)" in partly
+    assert "2026-01-04</th><td>1 (\u22121 to 3) (not whole)" in partly
     assert "is not complete" in partly
     assert "not whole" not in whole

@@ -9,7 +9,8 @@ from functools import reduce
 from itertools import combinations
 
 import numpy as np
-from scipy.stats import chi2
+from numpy.typing import NDArray
+from scipy.stats import chi2, norm
 
 from synthstream.fit.joints import possible
 from synthstream.fit.targets import simplex
@@ -114,6 +115,12 @@ def seen(chances: Sequence[float | None]) -> list[bool]:
     known = sorted(chance for chance in chances if chance is not None)
     passed = [chance for k, chance in enumerate(known, 1) if chance <= FALSE * k / len(known)]
     return [chance is not None and chance <= max(passed, default=-1.0) for chance in chances]
+
+
+def beyond_noise(now: Cells) -> NDArray[np.bool_]:
+    """Cells that noise alone would hardly fill, as measured and as rows: :func:`seen`. All of unknown error."""
+    known = zip(np.minimum(now.measured, now.count), now.stderr, strict=True)
+    return np.array(seen([float(norm.sf(m / s)) if np.isfinite(s) else 0.0 for m, s in known]))
 
 
 def pairs(found: History, newest: Cells) -> list[Pair]:

@@ -140,7 +140,8 @@ def bar_chart(
     *,
     title: str,
     more: Sequence[Bar] = (),
-    headings: tuple[str, str] = ("Value", "Events"),
+    headings: tuple[str, str] = ("Value", "Synthetic rows"),
+    table: Table | None = None,
 ) -> Markup:
     """Horizontal bars with error bars, as a table: labels and numbers are text.
 
@@ -148,6 +149,7 @@ def bar_chart(
         bars: from top to bottom. The scale starts at 0, and ends at the longest bar or error bar.
         more: further bars, under a fold.
         headings: of labels and of numbers, for those who cannot see the bars.
+        table: the numbers, under a fold.
 
     Example:
         >>> html = bar_chart([Bar(label="A <b>", value=3, at=2.5, low=1, high=4)], title="Wards")
@@ -164,6 +166,7 @@ def bar_chart(
         bars=[_bar(b, top) for b in bars],
         more=[_bar(b, top) for b in more],
         width=min(max(longest, 5), 26),
+        table=table,
     )
 
 

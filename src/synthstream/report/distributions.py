@@ -14,9 +14,10 @@ from markupsafe import Markup
 from numpy.typing import NDArray
 
 from synthstream.publish.history import Cells, History, Tick, added_up
+from synthstream.report.association import beyond_noise
 from synthstream.report.charts import Bar, Series, Table, bar_chart, line_chart
 from synthstream.report.page import until
-from synthstream.report.scales import REACH, dates, linear, number, ranges
+from synthstream.report.scales import RANGE, REACH, dates, linear, number, ranged, ranges
 from synthstream.schema.binned import Datetime, Integer, Number, open_ended
 from synthstream.schema.columns import Boolean, Category, Column
 from synthstream.synthesizers.succession import known_since
@@ -117,26 +118,51 @@ def _bins(column: Number | Integer) -> list[str]:
 
 def _bars(column: Column, now: Cells) -> Markup:
     """Bars of one column: bins in their order, others from the largest, which is never folded away."""
-    labels, values = labels_of(column), len(column.value_labels)
-    bars = [_bar(labels[i], now, [i], muted=i >= values) for i in range(len(labels))]
-    natural = not isinstance(column, Category)
+    names, values = labels_of(column), len(column.value_labels)
+    groups, natural = [[i] for i in range(len(names))], not isinstance(column, Category)
     if natural and values > _MOST_BARS:
         width = math.ceil(values / _MOST_BARS)
         groups = [list(range(i, min(i + width, values))) for i in range(0, values, width)]
-        names = _bins(column) if isinstance(column, Number | Integer) else labels
-        spans = [_span(column, names, g) for g in groups]
+        bins = _bins(column) if isinstance(column, Number | Integer) else names
+        spans = [_span(column, bins, g) for g in groups]
         spans = open_ended(spans, whole=column.whole) if isinstance(column, Number | Integer) else spans
-        joined = [_bar(span, now, g, muted=False) for span, g in zip(spans, groups, strict=True)]
-        bars = [*joined, *bars[values:]]
+        names, groups = [*spans, *names[values:]], [*groups, *([i] for i in range(values, len(names)))]
     if not natural:
-        bars = sorted(bars, key=lambda bar: -bar.value)
+        groups = sorted(groups, key=lambda group: -now.count[group[0]])
+        names = [names[group[0]] for group in groups]
+    drawn = part_of(now, groups)
+    bars = [_bar(name, drawn, i, muted=groups[i][0] >= values) for i, name in enumerate(names)]
     head = bars if natural or len(bars) <= _SHOWN + 2 else bars[:_SHOWN]
-    return bar_chart(head, more=bars[len(head) :], title="Now")
+    table = numbers(column, names, drawn, beyond_noise(drawn)) if np.isfinite(drawn.stderr).any() else None
+    return bar_chart(head, more=bars[len(head) :], title=f"{column.title} now", table=table)
 
 
-def _bar(label: str, now: Cells, codes: list[int], *, muted: bool) -> Bar:
-    count, measured = float(now.count[codes].sum()), float(now.measured[codes].sum())
-    stderr = float(np.sqrt((now.stderr[codes] ** 2).sum()))
+def part_of(now: Cells, groups: Sequence[Sequence[int]]) -> Cells:
+    """Counts of groups of cells of one table, whose noise is independent."""
+    return Cells(
+        count=np.array([now.count[group].sum() for group in groups]),
+        measured=np.array([now.measured[group].sum() for group in groups]),
+        stderr=np.array([np.sqrt((now.stderr[group] ** 2).sum()) for group in groups]),
+        since=np.array([now.since[group].max() for group in groups]),
+    )
+
+
+def numbers(column: Column, names: Sequence[str], now: Cells, clear: NDArray[np.bool_]) -> Table:
+    """Counts as a table, and what was measured, as far as it is known; ``clear``: which are beyond noise."""
+    known = np.isfinite(now.measured) & np.isfinite(now.stderr)
+    rows = [
+        [name, number(rows), ranged(measured, stderr) if told else "–", "–" if not told else "no" if beyond else "yes"]
+        for name, rows, measured, stderr, told, beyond in zip(
+            names, now.count.tolist(), now.measured.tolist(), now.stderr.tolist(), known, clear, strict=True
+        )
+    ]
+    if not known.any():
+        return Table(headings=[column.title, "Synthetic rows"], rows=[row[:2] for row in rows])
+    return Table(headings=[column.title, "Synthetic rows", RANGE, "Within noise"], rows=rows)
+
+
+def _bar(label: str, now: Cells, i: int, *, muted: bool) -> Bar:
+    count, measured, stderr = (float(values[i]) for values in (now.count, now.measured, now.stderr))
     if not (math.isfinite(measured) and math.isfinite(stderr)):
         return Bar(label=label, value=count, muted=muted)
     said = f"measured {number(round(measured))}{' (below 0)' if measured < 0 else ''}"

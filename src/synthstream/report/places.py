@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 
 from synthstream.publish.history import Cells, History, Steps, Tick
 from synthstream.release.points import Masses
+from synthstream.report.association import beyond_noise
 from synthstream.report.charts import Bar, Table, bar_chart, density_map
-from synthstream.report.distributions import kind_of, labels_of, latest, middle_chart, quantiles
+from synthstream.report.distributions import kind_of, labels_of, latest, middle_chart, part_of, quantiles
 from synthstream.report.page import until
-from synthstream.report.regions import beyond_noise
-from synthstream.report.scales import linear, number, ranges
+from synthstream.report.scales import RANGE, linear, number, ranged, ranges
 from synthstream.schema.binned import Number, open_ended
 from synthstream.schema.columns import Column
 from synthstream.schema.coordinates import Coordinate
@@ -47,6 +47,7 @@ class Grid:
         counts: shape ``(cells up, cells across)``.
         degrees: whether they are longitude and latitude.
         errors: standard errors in the same shape, and of the boxes of :func:`boxes`; ``None`` if they are not known.
+        measured: counts with independent noise, and its standard errors, in the same shape; ``None`` as above.
         noise: cells that noise alone could fill, in the same shape; ``None`` if that is not known.
         outlines: an SVG path of public polygons, in cells from the upper left corner.
         span: the counts that colours stand for, where several maps share them.
@@ -57,6 +58,7 @@ class Grid:
     counts: FloatArray
     degrees: bool
     errors: tuple[FloatArray, FloatArray] | None = None
+    measured: tuple[FloatArray, FloatArray] | None = None
     noise: NDArray[np.bool_] | None = None
     outlines: str = ""
     span: tuple[float, float] | None = None
@@ -111,8 +113,8 @@ def grids_of_places(found: History, newest: Cells) -> list[tuple[str, Grid]]:
         views = [(c, view) for c in columns if isinstance(view := schema.columns[c], View) and len(view.bounds) == 2]
         whole = list[list[tuple[str, Grid]]]()
         for c, view in [one for one in views if (one[0],) in workload.marginals]:
-            now, _ = latest(found, (c,), newest)
-            whole.append([(view.words.label or view.place, _of_cells(view, now.count, beyond_noise(now)))])
+            now, note = latest(found, (c,), newest)
+            whole.append([(view.words.label or view.place, _of_cells(view, now, beyond_noise(now), told=not note))])
         fine = [one for one in views if one[1].depth > 1 and one[1].crossed]
         each = [[*_by_value(found, newest, c, view, crossed=fine[-1][1].crossed)] for c, view in fine]
         drawn = [*_clearest(whole), *_alike(_clearest(each))]
@@ -154,12 +156,16 @@ def _by_value(
     if chosen is None:
         return
     pair = (min(chosen, c), max(chosen, c))
-    now, _ = latest(found, pair, newest)
-    tables = (cells.reshape([workload.sizes[p] for p in pair]) for cells in (now.count, beyond_noise(now)))
-    table, clear = (table if chosen < c else table.T for table in tables)
+    now, note = latest(found, pair, newest)
+    at = np.arange(now.count.size).reshape([workload.sizes[p] for p in pair])
+    at, clear = at if chosen < c else at.T, beyond_noise(now)
+    table = now.count[at]
     frequent = np.argsort(-table[: len(columns[chosen].value_labels)].sum(axis=1), kind="stable")[:_VALUES]
     for k in sorted(frequent.tolist()):
-        yield f"{columns[chosen].title} {labels_of(columns[chosen])[k]}", _of_cells(view, table[k], clear[k])
+        yield (
+            f"{columns[chosen].title} {labels_of(columns[chosen])[k]}",
+            _of_cells(view, part_of(now, at[k][:, None]), clear[at[k]], told=not note),
+        )
 
 
 def axes_of_view(view: View) -> tuple[int, int, bool]:
@@ -201,15 +207,21 @@ def outlines_of(named: Sequence[Districts], grid: Grid) -> str:
     return path
 
 
-def _of_cells(view: View, counts: FloatArray, clear: NDArray[np.bool_]) -> Grid:
-    """A map of a grid; latitude and longitude are told by their names."""
+def _of_cells(view: View, now: Cells, clear: NDArray[np.bool_], *, told: bool) -> Grid:
+    """A map of a grid; latitude and longitude are told by their names. ``told``: what was measured is of today."""
     axes, (across, up, degrees) = view.axes, axes_of_view(view)
     steps = view.steps(np.arange(len(view.values), dtype=np.int32))
-    table = np.zeros((2**view.depth, 2**view.depth))
-    noise = np.zeros(table.shape, dtype=np.bool_)
-    table[steps[:, up], steps[:, across]] = counts[: len(view.values)]
-    noise[steps[:, up], steps[:, across]] = ~clear[: len(view.values)]
-    return Grid(across=axes[across], up=axes[up], counts=table, degrees=degrees, noise=noise)
+    where = np.zeros((2**view.depth, 2**view.depth), dtype=np.int64)
+    where[steps[:, up], steps[:, across]] = np.arange(len(view.values))
+    measured = (now.measured[where], now.stderr[where])
+    return Grid(
+        across=axes[across],
+        up=axes[up],
+        counts=now.count[where],
+        degrees=degrees,
+        noise=~clear[where],
+        measured=measured if told and np.isfinite(measured).all() else None,
+    )
 
 
 def grid_of_nodes(found: History, nodes: pl.DataFrame, model: Masses | None = None) -> Grid | None:
@@ -280,6 +292,7 @@ def map_of(
         y_label=f"{y.title} (°)" if grid.degrees and not y.words.unit else y.title,
         scale=f"events in a cell, on a logarithmic scale{', the same for all values' if grid.span else ''}",
         span=span or grid.span,
+        note=_said(grid).strip(),
         table=boxes(grid),
     )
 
@@ -290,19 +303,27 @@ def _said(grid: Grid) -> str:
         return ""
     clear = int((grid.counts > 2 * grid.errors[0]).sum())
     middle = number(float(f"{np.median(grid.errors[0]):.2g}"))
-    return f" A cell has a standard error of {middle} in the middle; {number(clear)} cells hold more than twice theirs."
+    return (
+        f" A cell has a standard error of {middle} in the middle; {number(clear)} cells hold more than twice theirs. "
+        "What the others show may be noise."
+    )
 
 
 def boxes(grid: Grid) -> Table:
-    """Events in a few coarse boxes, with their standard errors, if they are known."""
+    """Events in a few coarse boxes, as far as is known with how exact that is."""
     rows = []
     up_cuts, across_cuts = map(_blocks, grid.counts.shape)
     for k, i in reversed([*enumerate(up_cuts)]):
         for m, j in enumerate(across_cuts):
             ranges = (_range(grid.up, i, grid.counts.shape[0]), _range(grid.across, j, grid.counts.shape[1]))
-            error = [] if grid.errors is None else [number(round(float(grid.errors[1][k, m])))]
-            rows.append([*ranges, number(round(float(grid.counts[np.ix_(i, j)].sum()))), *error])
-    headings = [grid.up.title, grid.across.title, "Events", *([] if grid.errors is None else ["Standard error"])]
+            box, more = np.ix_(i, j), list[str]()
+            count = float(grid.counts[box].sum())
+            if grid.measured is not None:
+                more = [ranged(float(grid.measured[0][box].sum()), math.hypot(*grid.measured[1][box].ravel()))]
+            told = number(round(count)) if grid.errors is None else ranged(count, float(grid.errors[1][k, m]))
+            rows.append([*ranges, told, *more])
+    what = "Synthetic rows" if grid.errors is None else "Synthetic rows (2 standard errors to both sides)"
+    headings = [grid.up.title, grid.across.title, what, *([] if grid.measured is None else [RANGE])]
     coarser = grid.counts.shape != (len(up_cuts), len(across_cuts))
     caption = f"In {len(across_cuts)} by {len(up_cuts)} areas, coarser than the map." if coarser else ""
     return Table(headings=headings, rows=rows, caption=caption)

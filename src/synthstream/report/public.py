@@ -154,9 +154,9 @@ def _of_regions(found: History, newest: Cells) -> list[Markup]:
     for position, column in enumerate(found.config.schema.columns):
         regions = regions_of(found.config, column) if (position,) in found.workload.marginals else None
         if regions is not None:
-            now, _ = latest(found, (position,), newest)
+            now, note = latest(found, (position,), newest)
             what = f"{column.title}: all events, {period(found.config.clock.boundary(0), found.newest.end)}"
-            drawn.append(map_of_regions(regions, column, now, what=what))
+            drawn.append(map_of_regions(regions, column, now, what=what, note=note))
     return drawn
 
 

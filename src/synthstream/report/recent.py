@@ -16,7 +16,7 @@ from synthstream.release.comparing import BEYOND
 from synthstream.release.series import steps
 from synthstream.report.charts import Series, Table, line_chart
 from synthstream.report.distributions import labels_of
-from synthstream.report.page import moment, until
+from synthstream.report.page import period
 from synthstream.report.scales import RANGE, REACH, dates, linear, number, ranged
 from synthstream.schema.columns import Boolean
 from synthstream.schema.places import View
@@ -109,7 +109,7 @@ def _chart(part: pl.DataFrame, name: str, *, small: bool) -> Markup:
     high = [v + r for v, r in zip(values, reach, strict=True)]
     whole = part["whole"].to_list()
     rows = [
-        [moment(start), until(end), f"{ranged(value, error)}{_PARTLY[all_of_it]}"]
+        [period(start, end), f"{ranged(value, error)}{_PARTLY[all_of_it]}"]
         for start, end, value, error, all_of_it in zip(starts, part["end"], values, part["stderr"], whole, strict=True)
     ]
     gaps = [i for i in range(1, len(whole)) if not (whole[i] and whole[i - 1])]
@@ -128,7 +128,7 @@ def _chart(part: pl.DataFrame, name: str, *, small: bool) -> Markup:
         x=dates(starts[0], starts[-1], marks=3 if small else 6),
         y=linear(min(0.0, *low), max(1.0, *high), marks=3 if small else 5),
         y_label="" if small else "events",
-        table=None if small else Table(headings=["From", "Up to", RANGE], rows=rows[::-1]),
+        table=None if small else Table(headings=["Counted", RANGE], rows=rows[::-1]),
         note="" if small or all(whole) else "A dot apart from the line is a step that is not complete.",
         small=small,
     )

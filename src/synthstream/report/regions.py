@@ -11,15 +11,13 @@ from itertools import count, product
 
 import numpy as np
 from markupsafe import Markup
-from numpy.typing import NDArray
-from scipy.stats import norm
 
 from synthstream.config.config import StreamConfig
 from synthstream.errors import ConfigError
 from synthstream.publish.history import Cells
-from synthstream.report.association import seen
-from synthstream.report.charts import SHADES, Table, shade_of
-from synthstream.report.distributions import labels_of
+from synthstream.report.association import beyond_noise
+from synthstream.report.charts import SHADES, shade_of
+from synthstream.report.distributions import labels_of, numbers, part_of
 from synthstream.report.page import macro
 from synthstream.report.scales import class_labels, classes, number, ranged
 from synthstream.schema.columns import Category, Column
@@ -29,7 +27,7 @@ from synthstream.workload import FloatArray
 # Width of a drawing in its own units, or height if that is more; points that fall on one place are one.
 _SIZE = 1000
 # Height and width of a letter there.
-_LETTER, _WIDTH = 28, 16
+_LETTER, _WIDTH = 34, 19
 _NONE = np.empty((0, 2, 2))
 # Rings by polygon: the outline, then holes.
 Shape = list[list[list[tuple[int, int]]]]
@@ -101,15 +99,16 @@ def _drawn(found: dict[int, list[list[FloatArray]]]) -> Regions:
     return Regions(shapes=shapes, size=(round((east - west) * narrow * scale), round((north - south) * scale)))
 
 
-def map_of_regions(regions: Regions, column: Column, now: Cells, *, what: str) -> Markup:
+def map_of_regions(regions: Regions, column: Column, now: Cells, *, what: str, note: str = "") -> Markup:
     """Events by region, in colours on a logarithmic scale; those that noise alone could fill are grey.
 
     Args:
         now: of the column, by code.
         what: title.
+        note: on what was measured.
     """
     labels = labels_of(column)
-    known, clear = np.isfinite(now.stderr), beyond_noise(now)
+    known, clear, shown = np.isfinite(now.stderr), beyond_noise(now), list(regions.shapes)
     coloured = [float(now.count[code]) for code in regions.shapes if now.count[code] > 0 and clear[code]]
     bounds, drawn = classes(coloured, SHADES) if coloured else [], []
     legend, top = class_labels(bounds, max(coloured)) if coloured else ([], "")
@@ -119,7 +118,8 @@ def map_of_regions(regions: Regions, column: Column, now: Cells, *, what: str) -
         shade = shade_of(rows, bounds) if clear[code] else 0
         path = "".join("M" + "L".join(f"{x} {y}" for x, y in ring) + "z" for part in shape for ring in part)
         drawn.append((shade, path, f"{labels[code]}: {number(rows)} rows{error}"))
-    numbers = [[labels[code], number(float(now.count[code]))] for code in regions.shapes]
+    least, most = (find(shown, key=lambda code: now.count[code]) for find in (min, max))
+    ends = [f"{labels[code]} ({number(float(now.count[code]))})" for code in (most, least)]
     names, marks = names_in({code: labels[code] for code in regions.shapes}, regions)
     away = [label for code, label in enumerate(labels) if code not in regions.shapes]
     return macro(
@@ -128,11 +128,12 @@ def map_of_regions(regions: Regions, column: Column, now: Cells, *, what: str) -
         names=names,
         size=regions.size,
         title=what,
-        description=f"{len(drawn)} regions of {column.title}.",
+        description=f"{len(drawn)} regions of {column.title}: most in {ends[0]}, fewest in {ends[1]}; "
+        f"{len(shown) - int(clear[shown].sum())} within noise.",
         bounds=legend,
         top=top,
-        note=" ".join(filter(None, [marks, f"Not on the map: {', '.join(away)}." if away else ""])),
-        table=Table(headings=[column.title, "Events"], rows=numbers),
+        note=" ".join(filter(None, [note, marks, f"Not on the map: {', '.join(away)}." if away else ""])),
+        table=numbers(column, [labels[code] for code in shown], part_of(now, [[code] for code in shown]), clear[shown]),
     )
 
 
@@ -175,9 +176,3 @@ def _within(edges: FloatArray, y: float) -> list[tuple[float, float]]:
     cut = (top <= y) != (bottom <= y)
     across = np.sort((x + (end - x) * (y - top) / np.where(cut, bottom - top, 1))[cut]).tolist()
     return list(zip(across[::2], across[1::2], strict=False))
-
-
-def beyond_noise(now: Cells) -> NDArray[np.bool_]:
-    """Cells that noise alone would hardly fill, as measured and as rows: :func:`seen`. All of unknown error."""
-    known = zip(np.minimum(now.measured, now.count), now.stderr, strict=True)
-    return np.array(seen([float(norm.sf(m / s)) if np.isfinite(s) else 0.0 for m, s in known]))
