@@ -222,13 +222,17 @@ def class_labels(bounds: Sequence[float], top: float) -> tuple[list[str], str]:
     Example:
         >>> class_labels([1.724, 17.24], 109), class_labels([100.0, 104.4], 109), class_labels([109.0], 109)
         ((['1.7', '17'], '109'), (['100', '104'], '109'), (['109'], ''))
+        >>> class_labels([2564.0, 8400.0, 12_060.0], 22_510)  # all in one unit, and the first not above the least
+        (['2.5k', '8.4k', '12k'], '22.5k')
     """
     if len(bounds) == 1:
         return [short(top)], ""
     labels: list[str] = []
     for digits in (2, 3, 17):
         rounded = [*(float(f"{bound:.{digits}g}") for bound in bounds), top]
-        labels = [*map(short, rounded)]
+        if rounded[0] > bounds[0]:
+            rounded[0] -= 10.0 ** (math.floor(math.log10(bounds[0])) + 1 - digits)
+        labels = [short(value, like=top if 1000 <= bounds[0] <= top < 1e6 else None) for value in rounded]
         if rounded == sorted(rounded) and len({*labels}) == len(labels):
             break
     return labels[:-1], labels[-1]
