@@ -200,7 +200,10 @@ def _of_tables(config: StreamConfig) -> list[FieldFacts]:
 def _dates(config: StreamConfig) -> list[FieldFacts]:
     """The span of the tick, which tables tell from the second edition on."""
     ends = {"start": "begins", "end": "ends"} if config.edition > 1 else {}
-    words = "When the tick {} whose release this is, on the stream's wall clock."
+    words = (
+        "When the tick {} whose release this is, on the stream's wall clock. Not what is counted: count is of all "
+        "events up to its end."
+    )
     return [FieldFacts(name, "datetime", words.format(does), empty=False) for name, does in ends.items()]
 
 

@@ -106,7 +106,8 @@ def _answers(config: StreamConfig, manifest: Mapping[str, Any], where: str) -> l
     found = [
         (
             "how many, of one column or two",
-            f"{tables}: `measured`, with its error `stderr`; it counts from tick `since` on",
+            f"{tables}: `measured`, with its error `stderr`; it counts from tick `since` on"
+            f"{', in `tables.csv` from the date `counted_from` to before `counted_before`' if site else ''}",
         )
     ]
     if config.workload is None:

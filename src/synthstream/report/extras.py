@@ -16,6 +16,7 @@ from synthstream.publish.folder import SERIES, write_parquet
 from synthstream.publish.history import History
 from synthstream.publish.readme import HISTORY, has_history
 from synthstream.report.places import in_series
+from synthstream.schema.clock import Clock, written
 
 _COLUMNS = ["tick", "start", "end", "column", "value", "measured", "stderr", "span", "whole"]
 # So many lines a spreadsheet opens, with the headings; a longer table has no CSV file.
@@ -73,12 +74,26 @@ def sums(content: dict[str, bytes]) -> bytes:
     return "".join(f"{hashlib.sha256(content[name]).hexdigest()}  {name}\n" for name in sorted(content)).encode()
 
 
-def texts_of(content: dict[str, bytes]) -> dict[str, bytes]:
-    """Tables as CSV, by name."""
+def texts_of(content: dict[str, bytes], clock: Clock, tick: int) -> dict[str, bytes]:
+    """Tables of a release as CSV, by name."""
     names = [name for name in ("rows.parquet", SERIES, HISTORY, "tables.parquet") if name in content]
     frames = {name: pl.read_parquet(content[name]) for name in names}
+    frames["tables.parquet"] = _dated(frames["tables.parquet"], clock, tick)
     return {
         f"{name.removesuffix('parquet')}csv": frame.write_csv().encode()
         for name, frame in frames.items()
         if name != HISTORY or frame.height < _LONGEST
     }
+
+
+def _dated(frame: pl.DataFrame, clock: Clock, tick: int) -> pl.DataFrame:
+    """With dates from which on and before which ``measured`` counts, or else ``count``: ``start`` and ``end`` are those
+    of one tick, and who takes a running total for what came in it is wrong.
+    """
+    spans = (("counted_from", "since", 0, 0), ("counted_before", "measured_at", tick, 1))
+    for name, told, other, more in spans:
+        known = told in frame.columns
+        ticks = frame[told].fill_null(other) if known else pl.Series([other]).new_from_index(0, frame.height)
+        moments = {t: written(clock.boundary(t + more)) for t in ticks.unique()}
+        frame = frame.with_columns(ticks.replace_strict(moments, return_dtype=pl.String).alias(name))
+    return frame

@@ -168,9 +168,12 @@ class _Site:
     def _put_texts(self, tick: Tick) -> None:
         """CSV files beside a release's own, which stay as they are; each is written aside."""
         folder = self._releases / f"{tick.tick:06d}"
-        for name, data in extras.texts_of(self._found.sink.files(tick.tick)).items():
+        for name, data in self._texts(self._found.sink.files(tick.tick), tick).items():
             self._put(folder / name, data)
         self._do("sync releases", partial(sync, folder))
+
+    def _texts(self, content: dict[str, bytes], tick: Tick) -> dict[str, bytes]:
+        return extras.texts_of(content, self._found.config.clock, tick.tick)
 
     def _put(self, path: Path, data: bytes) -> None:
         """A file, written aside."""
@@ -209,7 +212,7 @@ class _Site:
         before = {name: path.read_bytes() for name in (script, "facts.js") if (path := self._latest / name).is_file()}
         content = found.sink.files(found.newest.tick)
         content |= extras.history(found, self._latest) | {LISTED: extras.listed(found)}
-        content |= extras.texts_of(content)
+        content |= self._texts(content, found.newest)
         links = [
             {"name": file, "href": file, "what": what, "size": size_of(len(content[file]))}
             for file, what in FILES.items()
