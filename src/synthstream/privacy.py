@@ -106,7 +106,7 @@ class Unit:
         if not self.of_persons:
             return (
                 "Whoever sees all releases learns almost the same whether or not any one row was in the stream. "
-                "Someone with many rows is protected less: the promise is for each row."
+                "Each row is protected, not each person: somebody with many rows is protected less."
             )
         tick = "" if self.max_per_tick is None else f", {self.in_a_tick} in a tick"
         signed = " A row that takes an event away counts as one of them." if self.signed else ""

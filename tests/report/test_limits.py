@@ -33,6 +33,6 @@ def test_what_ten_rows_or_periods_cost_is_what_the_claim_says(
     config = StreamConfig.from_toml(TOML.format(epsilon=epsilon, delta=delta, unit=unit))
     claim = claim_of(config, synthesizer_of(config).mechanism)
     ten = replace(claim, rho=claim.rho * 100, pure=None if claim.pure is None else claim.pure * 10)
-    said = re.findall(r"Ten (?:rows|periods): ([\d.]+)", limits_of(config)[heading])
+    said = re.findall(r"ten (?:rows|periods) by epsilon = ([\d.]+)", limits_of(config)[heading])
     (number,) = (float(one.rstrip(".")) for one in said)
     assert ten.epsilon(delta) - 1e-9 <= number <= ten.epsilon(delta) + 0.11  # never less than what the claim says

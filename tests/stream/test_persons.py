@@ -437,7 +437,7 @@ def test_the_promise_names_the_person(tmp_path: Path) -> None:
     assert found.claim.fits(config.privacy.budget)
     event = plan(configured(tmp_path / "event", TOML))
     assert found.forecasts[-1].stderr[1] == pytest.approx(3 * event.forecasts[-1].stderr[1], rel=1e-4)
-    assert "Someone with many rows is protected less" in event.meaning
+    assert "somebody with many rows is protected less" in event.meaning
     assert not any("limit" in note for note in event.notes)
     with Stream(config, gates=exact) as stream:
         stream.update(rows([1], ["x"]))

@@ -26,7 +26,8 @@ def _of_constraints(config: StreamConfig, impossible: int | None) -> dict[str, s
     allowed = config.constraints.words(config.schema)
     if not allowed:
         return {}
-    rows = "" if impossible is None else f" The newest release has {impossible:,} impossible rows."
+    rows = f" The newest release has {impossible:,} impossible rows." if impossible else ""
+    rows = " No row of the newest release is impossible." if impossible == 0 else rows
     known = "An event that has another one, such as a mistyped value, is measured in its own cells, but has no row."
     return {"Rows hold allowed combinations alone": f"{allowed}{rows} {known}"}
 
@@ -35,7 +36,8 @@ def _of_privacy(config: StreamConfig) -> dict[str, str]:
     if config.privacy.unit.of_persons:
         found = _of_persons(config, config.privacy.unit)
     else:
-        found = {"One event, not one person": f"Somebody with k rows is protected less: {_of_several(config, 'rows')}"}
+        several = _of_several(config, "rows")
+        found = {"One event, not one person": f"Somebody with many rows is protected less: {several}"}
     if config.op is not None:
         found["Deleting undoes nothing that was released"] = (
             "Rows may take events away. Counts fall from then on; what was published before stays published."
@@ -56,15 +58,10 @@ def _of_several(config: StreamConfig, what: str) -> str:
     promise = promise_of(config)
     claim, budget = promise.claim, promise.budget
     if budget.pure:
-        return f"epsilon counts k times. Ten {what}: {10 * budget.epsilon:g}."
+        return f"with ten {what} by epsilon = {10 * budget.epsilon:g}, not {budget.epsilon:g}."
     pure = None if claim.pure is None else 10 * claim.pure
     ten = math.ceil(10 * replace(claim, rho=100 * claim.rho, pure=pure).epsilon(budget.delta)) / 10
-    more = (
-        "epsilon counts k times at most"
-        if pure is not None
-        else "rho counts k squared times, so epsilon more than k times"
-    )
-    return f"{more}. Ten {what}: {ten:g} at the same delta."
+    return f"with ten {what} by epsilon = {ten:g} at the same delta, not {budget.epsilon:g}."
 
 
 def _of_persons(config: StreamConfig, unit: Unit) -> dict[str, str]:
@@ -76,7 +73,7 @@ def _of_persons(config: StreamConfig, unit: Unit) -> dict[str, str]:
     if unit.per is not None:
         found["A limit for a period protects a period"] = (
             f"The promise is for what of a person comes to be counted within one fixed period of {spelled(unit.per)}. "
-            f"A person with events in k periods is protected less: {_of_several(config, 'periods')}"
+            f"A person with events in many periods is protected less: {_of_several(config, 'periods')}"
         )
     return found
 

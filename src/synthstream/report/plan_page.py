@@ -53,7 +53,7 @@ def _facts(found: Plan) -> list[tuple[str, str, str]]:
         ("Budget", f"epsilon {epsilon:g}", f"{remark}, for everything that is ever published{parts}"),
         ("Protected", "a person" if found.claim.unit.of_persons else "one event", found.claim.unit.words),
         ("Cells", f"{found.cells:,}", "at most" if not found.tables else f"in {sum(found.tables.values()):,} tables"),
-        ("Memory", f"{found.memory_bytes / 1e6:,.0f} MB", f"on disk up to {_megabytes(found)}"),
+        ("Memory", f"{found.memory_bytes / 1e6:,.0f} MB", f"on disk {_megabytes(found)}"),
     ]
     if found.release_seconds is not None:
         facts.append(
@@ -66,7 +66,8 @@ def _facts(found: Plan) -> list[tuple[str, str, str]]:
 
 def _megabytes(found: Plan) -> str:
     each = f"{found.tick_bytes / 1e3:,.0f} KB" if found.tick_bytes >= 1000 else f"{found.tick_bytes} bytes"
-    return f"{found.state_bytes / 1e6:,.1f} MB, and {each} a tick"
+    state = f"up to {found.state_bytes / 1e6:,.1f} MB" if found.state_bytes >= 1e5 else "less than 0.1 MB"
+    return f"{state}, and {each} a tick"
 
 
 def _measured(found: Plan) -> list[tuple[str, str, Error]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -38,18 +38,21 @@ _CHANGES = 400
 # A total of fewer of its standard errors says little.
 _FEW = 3
 _UNKNOWN = Cells(**dict.fromkeys(("count", "measured", "stderr", "since"), np.full(1, np.nan)))
+# Of each file whether it is for people, and what it is: those for people stand first.
 FILES = {
-    "rows.parquet": "Synthetic rows",
-    "rows.csv": "Synthetic rows, as text",
-    "tables.parquet": "Counts with their standard errors",
-    "tables.csv": "Counts with their standard errors, as text",
-    "series.parquet": "Counts of the newest tick, with their standard errors",
-    "series.csv": "Counts of the newest tick, with their standard errors, as text",
-    "history.parquet": "Counts of every tick, month, quarter and year, with their standard errors",
-    "history.csv": "Counts of every tick, month, quarter and year, with their standard errors, as text",
-    "measured.parquet": "Noisy counts as they were measured, for machines",
-    "manifest.json": "The promise, and hashes of all files",
-    "releases.json": "All releases: when, where, and their hashes",
+    "history.csv": (True, "For a spreadsheet: counts of every tick, month, quarter and year, with standard errors"),
+    "tables.csv": (True, "For a spreadsheet: counts from the start on, with standard errors"),
+    "rows.csv": (True, "For a spreadsheet: synthetic rows"),
+    "README.md": (True, "Which file answers what"),
+    "series.csv": (False, "Counts of the newest tick, as CSV"),
+    "rows.parquet": (False, "Synthetic rows"),
+    "tables.parquet": (False, "Counts with their standard errors"),
+    "series.parquet": (False, "Counts of the newest tick, with their standard errors"),
+    "history.parquet": (False, "Counts of every tick, month, quarter and year, with their standard errors"),
+    "measured.parquet": (False, "Noisy counts as they were measured, for machines"),
+    "datapackage.json": (False, "What each column means, for machines"),
+    "manifest.json": (False, "The promise, and hashes of all files"),
+    "releases.json": (False, "All releases: when, where, and their hashes"),
 }
 
 
@@ -59,7 +62,7 @@ def public_page(
     *,
     progress: Steps,
     found: History | None = None,
-    links: Sequence[dict[str, str]] | None = None,
+    listed: Sequence[dict[str, Any]] | None = None,
     explorer: str = "",
 ) -> str:
     """The public report of a stream, as HTML.
@@ -68,7 +71,7 @@ def public_page(
         config: with a [sink] that holds releases.
         output: where the page will lie; links to the newest release start there.
         found: its releases, if they are known.
-        links: to the newest release, where they lead elsewhere: as :func:`downloads` gives them.
+        listed: files of the newest release, where they lie elsewhere: see :func:`links`.
         explorer: where the explorer is; empty if there is none.
 
     Raises:
@@ -103,7 +106,7 @@ def public_page(
         theorems=[(name, STATEMENTS.get(name, "")) for name in claim["theorems"]],
         limits=limits_of(config, impossible=_impossible(found)),
         cited=cited(config, newest.manifest),
-        downloads=downloads(found, output) if links is None else links,
+        downloads=downloads(found, output) if listed is None else listed,
         reach=number(REACH),
         most_columns=MOST_COLUMNS,
         unchecked=[tick.tick for tick in ticks if tick.manifest.get("unchecked")],
@@ -313,20 +316,30 @@ def ledger(found: History) -> list[tuple[Tick, dict[str, Any]]]:
     return listed
 
 
-def downloads(found: History, output: Path) -> list[dict[str, str]]:
+def downloads(found: History, output: Path) -> list[dict[str, Any]]:
     """Files of the newest release that are there, with links relative to the folder of the page.
 
     What lies elsewhere has no link: it would break when the page moves, and show names of local folders.
     """
     place, folder = found.sink.place(found.newest.tick).resolve(), output.absolute().parent.resolve()
     start = quote(place.relative_to(folder).as_posix()) if place.is_relative_to(folder) else None
-    listed = []
-    for name, what in FILES.items():
-        path = place / name
-        if path.exists():
-            href = "" if start is None else f"{start}/{name}"
-            listed.append({"name": name, "href": href, "what": what, "size": size_of(path.stat().st_size)})
-    return listed
+    sizes = {name: (place / name).stat().st_size for name in FILES if (place / name).exists()}
+    return links(sizes, None if start is None else f"{start}/")
+
+
+def links(sizes: Mapping[str, int], start: str | None = "") -> list[dict[str, Any]]:
+    """What the page says of files by their sizes; ``start``: before their names in links, ``None`` for no links."""
+    return [
+        {
+            "name": name,
+            "href": "" if start is None else f"{start}{name}",
+            "what": what,
+            "size": size_of(sizes[name]),
+            "first": first,
+        }
+        for name, (first, what) in FILES.items()
+        if name in sizes
+    ]
 
 
 def size_of(size: int) -> str:

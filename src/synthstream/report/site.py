@@ -33,7 +33,7 @@ from synthstream.publish.readme import LISTED, SUMS
 from synthstream.report import extras
 from synthstream.report.explorer import Explorer, library, library_name
 from synthstream.report.page import render
-from synthstream.report.public import FILES, public_page, size_of
+from synthstream.report.public import links, public_page, size_of
 
 _ROOT = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="generator" content="Synthstream">
@@ -213,22 +213,18 @@ class _Site:
         content = found.sink.files(found.newest.tick)
         content |= extras.history(found, self._latest) | {LISTED: extras.listed(found)}
         content |= self._texts(content, found.newest)
-        links = [
-            {"name": file, "href": file, "what": what, "size": size_of(len(content[file]))}
-            for file, what in FILES.items()
-            if file in content
-        ]
+        described = descriptions(found.config, beside=True)
+        content |= {name: text.encode() for name, text in described.items()}
         content |= {script: before.get(script) or library()}
         facts = self._explorer.facts(before.get("facts.js", b"").decode())
         name = found.config.publication.title or found.config.name
         texts = {
-            **descriptions(found.config, beside=True),
             "index.html": public_page(
                 found.config,
                 self._latest / "index.html",
                 progress=lambda steps, _: steps,
                 found=found,
-                links=links,
+                listed=links({file: len(data) for file, data in content.items()}),
                 explorer="explorer.html",
             ),
             "explorer.html": render(
