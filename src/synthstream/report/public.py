@@ -90,7 +90,7 @@ def public_page(
         start=config.clock.boundary(0),
         config=config,
         explorer=explorer,
-        stamp=found.warning,
+        stamp=stamp_of(found),
         drawn=None if config.sink is None or config.sink.rows == "total" else config.sink.rows,
         ticks=ticks,
         newest=newest,
@@ -115,6 +115,11 @@ def public_page(
         changes=_changes(ticks),
         **parts,
     )
+
+
+def stamp_of(found: History) -> str:
+    """What a page of simulated releases says at its head; empty of others."""
+    return f"{found.warning}, protects nobody; do not publish" if found.warning else ""
 
 
 def _of_tables(found: History, progress: Steps) -> dict[str, Any]:

@@ -33,7 +33,7 @@ from synthstream.publish.readme import LISTED, SUMS
 from synthstream.report import extras
 from synthstream.report.explorer import Explorer, library, library_name
 from synthstream.report.page import render
-from synthstream.report.public import links, public_page, size_of
+from synthstream.report.public import links, public_page, size_of, stamp_of
 
 _ROOT = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="generator" content="Synthstream">
@@ -231,7 +231,7 @@ class _Site:
                 "explorer.html",
                 title=f"Explore: {name}",
                 name=name,
-                stamp=found.warning,
+                stamp=stamp_of(found),
                 library=script,
                 size=size_of(len(content[script]) + len(facts)),
                 newest=found.newest,
