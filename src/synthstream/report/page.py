@@ -29,7 +29,8 @@ def environment() -> Environment:
         autoescape=True,
         undefined=StrictUndefined,
     )
-    found.filters |= {each.__name__: each for each in (moment, number, period, ranged, small, span, spelled, until)}
+    for each in (moment, number, period, ranged, small, span, spelled, until):
+        found.filters[each.__name__] = each
     source, _, _ = PackageLoader("synthstream.report").get_source(found, "style.css")
     style = re.sub(r"/\*.*?\*/", "", source, flags=re.DOTALL)  # without comments and indentation
     found.globals["style"] = Markup(re.sub(r"\s*\n\s*", "\n", style).strip())  # noqa: S704 - our own style sheet
