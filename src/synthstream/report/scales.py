@@ -12,7 +12,7 @@ from itertools import pairwise
 _MONTHS = (1, 3, 6, 12, 24, 60, 120, 240, 600, 1200)
 _SECONDS = (60, 300, 900, 3600, 10_800, 21_600, 43_200, 86_400, 2 * 86_400, 7 * 86_400, 14 * 86_400)
 # How many standard errors an error bar reaches to either side; and what a range of a number is called.
-REACH, RANGE = 2.0, "Measured (95\u00a0% range)"
+REACH, RANGE = 2.0, "Measured (range of about 95\u00a0%)"
 _LARGE = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e4, "k"))
 
 
