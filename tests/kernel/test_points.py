@@ -448,7 +448,8 @@ def test_points_of_several_columns_have_laplace_noise_unless_very_many_are_expec
         assert made.noise == noise
         assert (made.claim().pure is None) == (noise == "gaussian")
         assert claim_of(config, made).fits(config.privacy.budget)
-        assert synthesizer_of(config.begun_as({"edition": 14})).mechanism.noise == "gaussian"
+        before: Any = synthesizer_of(config.begun_as({"edition": 14})).mechanism
+        assert before.noise == "gaussian"
     persons = StreamConfig.from_toml(box.replace('unit = "event"', 'unit = { person = "who", max_events = 4 }'))
     assert claim_of(persons, synthesizer_of(persons).mechanism).pure == pytest.approx(1, rel=1e-6)
     with pytest.raises(ConfigError, match="events_per_tick: has no effect with delta = 0"):
