@@ -77,6 +77,28 @@ def test_together_tables_are_nearer_the_truth_than_each_on_its_own(strength: flo
     assert error(rows, sigma, nested=True) < 0.8 * error(rows, sigma, nested=False)
 
 
+@pytest.mark.parametrize("taken", [1.0, 1e-4])
+def test_empty_cells_of_a_fine_grid_do_not_raise_its_coarse_ones(taken: float) -> None:
+    """Amounts of money: nearly all lie in one of four cells. None of 1,000 finer ones may fall below 0, and so those
+    that hold nothing were raised by noise, and whole coarse cells with them.
+    """
+    fine = np.arange(1024)
+    grids = Group.of((0, 1), np.stack([fine // 256, fine], axis=1), nests=[(0, 1)])
+    workload = Workload(sizes=(4, 1024), marginals=((), (0,), (1,)))
+    rng = np.random.default_rng(3)
+    cell = np.minimum(rng.exponential(60, 30_000), 1023).astype(np.int32)
+    true = workload.count(np.column_stack([cell // 256, cell]).astype(np.int32))
+    values = true + rng.normal(0, 20, workload.cells)
+    measured = Measured(tick=0, workload=workload, values=values, variance=np.full(3, taken * 400.0))
+    coarse, finest = (workload.slice_of((c,)) for c in (0, 1))
+    noise = np.abs(values - true)[finest].sum()
+    for followed in (False, True):
+        aim = aims(measured, groups=(grids,), followed=followed, taken=taken)
+        off = np.abs(aim.cells - true)
+        assert off[coarse].max() < 50 if followed else off[coarse].max() > 80
+        assert off[finest].sum() < noise / 3 if followed else off[finest].sum() > noise
+
+
 def test_ends_of_trips_go_together_in_rows() -> None:
     """Two places, each of 4 and 16 cells, crossed at 4: a trip goes to the next quarter."""
     rng = np.random.default_rng(5)

@@ -26,6 +26,7 @@ from synthstream.fit.targets import (
     MEMORY,
     SMALLEST,
     TOGETHER,
+    Past,
     Targets,
     blend,
     independent_counts,
@@ -99,6 +100,8 @@ class _How(NamedTuple):
     groups: tuple[Group, ...]
     ordered: bool
     sloping: bool
+    followed: bool
+    taken: float
 
 
 # What was measured, how it was looked at, and what is known of it.
@@ -116,6 +119,7 @@ def aims(
     ordered: bool = False,
     sloping: bool = False,
     followed: bool = True,
+    taken: float = 1.0,
 ) -> Targets:
     """Estimate total, margins and tables; cells of tables may be below 0.
 
@@ -127,24 +131,18 @@ def aims(
         ordered: whether columns whose codes have an order are looked for (:mod:`synthstream.fit.ordered`).
         sloping: whether slopes are looked for that many columns have in common (:func:`synthstream.fit.lowrank.slope`).
         followed: whether joint counts follow tables of one column.
+        taken: variances of ``measured`` are so many times those of its errors: tables are shrunk less.
     """
     workload, left = measured.workload, LEFT if start is not None and len(start) else 1.0
-    known = _known(measured if then is None else then.measured, _How(left, tuple(groups), ordered, sloping))
+    how = _How(left, tuple(groups), ordered, sloping, followed, taken)
+    known = _known(measured if then is None else then.measured, how)
     if then is not None:
         known = _carried(known, measured, then, followed=followed)
-    rows, fresh = max(0, round(known.total)), known.margins
-    shares, past = fresh, None
+    rows, shares, past = max(0, round(known.total)), known.margins, None
     if start is not None and len(start) and rows:
         past = past_of(measured, start, rows, memory, counts)
-        blended = [
-            _blend(old, new, noise, past.pull, new.size - 1)
-            for old, new, noise in zip(past.margins, fresh, known.variances, strict=True)
-        ]
-        shares = [margin * (rows / max(float(margin.sum()), SMALLEST)) for margin in blended]
         single = {m[0] for m in workload.marginals if len(m) == 1 and followed}
-        joints = [_with_margins(_nearer(j, start, rows, past.pull), shares, single) for j in known.joints]
-        known = known._replace(joints=joints)
-        _use_margins(known.joints, shares)
+        known, shares = _drawn(known, past, start, rows, single)
     cells, errors = np.empty(workload.cells), np.zeros(len(workload.marginals))
     for q, marginal in enumerate(workload.marginals):
         part = slice(workload.offsets[q], workload.offsets[q + 1])
@@ -165,6 +163,18 @@ def aims(
     for joint in known.joints:
         _use_tables(joint, workload, cells, rows)
     return Targets(rows, tuple(shares), cells, errors, tuple(known.joints), known.total, known.alone)
+
+
+def _drawn(known: _Known, past: Past, start: CodeArray, rows: int, single: set[int]) -> tuple[_Known, list[FloatArray]]:
+    """Margins and joint counts, drawn to those of the rows before; ``single``: columns with a table of their own."""
+    blended = [
+        _blend(old, new, noise, past.pull, new.size - 1)
+        for old, new, noise in zip(past.margins, known.margins, known.variances, strict=True)
+    ]
+    shares = [margin * (rows / max(float(margin.sum()), SMALLEST)) for margin in blended]
+    joints = [_with_margins(_nearer(j, start, rows, past.pull), shares, single) for j in known.joints]
+    _use_margins(joints, shares)
+    return known._replace(joints=joints), shares
 
 
 def _use_margins(joints: Sequence[Joint], *margins: list[FloatArray]) -> None:
@@ -241,6 +251,10 @@ def _known(measured: Measured, how: _How) -> _Known:
     calm = [evened(*one) for one in zip(counts, variances, strict=True)] if how.ordered else counts
     margins = _possible(calm, _real(counts, variances), rows)
     joints = [estimate(g, measured.workload, measured.values, variance, counts, variances, rows) for g in how.groups]
+    if how.followed and rows:
+        # That no combination is below 0 raises each of those that hold little, and all of them together a whole margin.
+        said = {m[0]: (counts[m[0]], variances[m[0]] / how.taken) for m in measured.workload.marginals if len(m) == 1}
+        joints = [_followed(joint, said, math.inf, rows) for joint in joints]
     _use_margins(joints, calm, margins)
     none = Found(), np.zeros(len(margins))
     news, alone = _associations(measured, variance, margins, rows, how) if rows else none

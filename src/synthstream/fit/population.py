@@ -152,6 +152,7 @@ def fit(
     then: Earlier | None = None,
     groups: Sequence[Group] = (),
     most: int | None = None,
+    taken: float = 1.0,
 ) -> Population:
     """Rows for a measurement. Deterministic: the same measurement, start and seed give the same rows.
 
@@ -170,6 +171,7 @@ def fit(
         groups: public constraints: every row has one of their combinations. Edition 1 has none.
         most: so many rows at most; where there are more events, each stands for a whole number of them, as many as it
             takes. ``None``, and edition 1: a row for each event.
+        taken: variances of ``measured`` are so many times those of its errors.
 
     Raises:
         ValueError: ``start`` has columns of other sizes, or the edition has no constraints.
@@ -181,18 +183,18 @@ def fit(
         raise ValueError("groups: edition 1 of the fit has no constraints")
     groups = groups if edition > 4 else [replace(group, nests=()) for group in groups]
     before = np.zeros((0, len(workload.sizes)), dtype=np.int32) if start is None else start.codes.astype(np.int32)
-    # Grids of a place tell of their neighbours by each other.
-    nested = any(group.nests for group in groups)
+    nested = any(group.nests for group in groups)  # grids of a place tell of their neighbours by each other
     ordered = edition > 6 and fresh is not None and not nested
-    looked = {"ordered": ordered, "sloping": ordered and edition > 12, "followed": edition > 14}
-    each = 1 if edition == 1 else _events_per_row(measured, most)
+    looked: dict[str, Any] = {"ordered": ordered, "sloping": ordered and edition > 12, "followed": edition > 14}
+    looked |= {"groups": groups, "taken": taken}
+    each = _events_per_row(measured, most) if edition > 1 else 1
     if each > 1:
         measured, then = of_rows(measured, each), None if then is None else then.of_rows(each)
     known = np.zeros(workload.cells, dtype=np.int64) if start is None else start.rows(workload)
     aim = (
         targets(measured, start=before, memory=memory)
         if edition == 1
-        else aims(measured, start=before, counts=known, memory=memory, then=then, groups=groups, **looked)
+        else aims(measured, start=before, counts=known, memory=memory, then=then, **looked)
     )
     # If the number of rows has more than doubled, all new rows are drawn from the margins, as at the first release.
     first = 2 * len(before) < aim.rows
@@ -207,8 +209,7 @@ def fit(
     if edition == 1:
         propose(codes, known - aim.cells, measured.variance, aim.margins, workload, first=first, state=state)
         return Population.of(workload, codes)
-    effort = _effort(first=first, fresh=fresh, memory=memory, grown=1 - len(before) / aim.rows)
-    effort = effort._replace(joint=_JOINT) if edition > 14 else effort
+    effort = _effort(first=first, fresh=fresh, memory=memory, grown=1 - len(before) / aim.rows, edition=edition)
     known = move(codes, known, aim, measured.variance, workload, kept=0 if first else kept, effort=effort, state=state)
     return Population.of(workload, codes, events=round(each * aim.events) if each > 1 else None, known=known)
 
@@ -241,17 +242,18 @@ def _recounted(counts: IntArray, before: CodeArray, after: CodeArray, workload: 
     return counts + workload.count(np.concatenate([gone, come]), signs, threads=THREADS)
 
 
-def _effort(*, first: bool, fresh: bool | None, memory: float, grown: float) -> Effort:
+def _effort(*, first: bool, fresh: bool | None, memory: float, grown: float, edition: Edition) -> Effort:
     """How far a release may go; see docs/decisions/0020-column-moves.md."""
+    joint = _JOINT if edition > 14 else 1.0
     if first:
-        return Effort(calm=0.6, lively=0.6, lean=0.02, still=0.1, blocks=64)
+        return Effort(calm=0.6, lively=0.6, lean=0.02, still=0.1, blocks=64, joint=joint)
     if fresh is not None:
-        return Effort(calm=1.5, lively=1.5, lean=0.02, still=0.03, blocks=8 if fresh else 1)
+        return Effort(calm=1.5, lively=1.5, lean=0.02, still=0.03, blocks=8 if fresh else 1, joint=joint)
     # Where targets remember, their own noise is low; where they come of epochs, the same noise comes again and again.
     least = 0.1 if memory > 0 else 0.0
     # One block, unless much of the rows is new: copies of others, or fewer than there were.
     blocks = 1 + round(_GROWN * min(abs(grown), 1.0))
-    return Effort(calm=least, lively=least, lean=0.02, still=0.03, blocks=blocks)
+    return Effort(calm=least, lively=least, lean=0.02, still=0.03, blocks=blocks, joint=joint)
 
 
 @numba.njit(cache=True, nogil=True)

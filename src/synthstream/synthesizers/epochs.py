@@ -146,9 +146,10 @@ class InEpochs(OfTables):
     ) -> Population:
         # Epochs bring news, ticks between them none: there is no fresh noise to average out.
         known = self.known(tick, history, models)
-        if self.mechanism.edition > 1:  # shrunk as far as it should be: only the weights of tables are left to say
-            known = replace(known, variance=known.variance * _TAKEN_AS_IT_IS)
-        return fit(known, start=last, seed=seed, memory=0.0, **self.how._asdict())
+        # From edition 2 on it is shrunk as far as it should be: only the weights of tables are left to say.
+        taken = _TAKEN_AS_IT_IS if self.mechanism.edition > 1 else 1.0
+        known = replace(known, variance=known.variance * taken)
+        return fit(known, start=last, seed=seed, memory=0.0, taken=taken, **self.how._asdict())
 
     def known(self, tick: int, history: History[Measured], models: Models) -> Measured:
         """Estimate of all running tables after a tick, from all epochs together."""
