@@ -5,14 +5,16 @@ from __future__ import annotations
 import itertools
 from dataclasses import replace
 from typing import Any
+from unittest.mock import Mock, patch
 
 import numpy as np
 import pytest
 
 from synthstream.constraints import Group
 from synthstream.counts import Counts
-from synthstream.fit import carried, drift
+from synthstream.fit import carried, drift, population
 from synthstream.fit.ahead import Ahead, raked
+from synthstream.fit.aims import aims
 from synthstream.fit.pooling import pooled
 from synthstream.fit.population import Population
 from synthstream.kernel.epochs import Epochs
@@ -21,6 +23,7 @@ from synthstream.measured import Measured
 from synthstream.privacy import Budget, Unit
 from synthstream.synthesizers.epochs import InEpochs
 from synthstream.synthesizers.simulation.seeded import SeededGate
+from synthstream.synthesizers.windowing import Fitting
 from synthstream.workload import FloatArray, IntArray, Workload
 
 SIZES = (2, 3)
@@ -76,7 +79,7 @@ def test_the_variance_of_a_running_table_is_what_is_seen() -> None:
     for seed in range(300):
         shares = 0.5 + np.cumsum(rng.normal(size=10) * 0.05)
         parts = drift.parts_of(looks(*((table(200.0, s), False) for s in shares), seed=seed, noise=400.0), SIZES)
-        seen = drift.Seen(parts.size[:, None], parts.values, parts.variance)
+        seen = drift.Seen(parts.size, parts.values, parts.variance)
         means, variance = drift.smoothed(seen, np.full(5, 0.5), np.ones(5), np.full(5, 0.05**2))
         gaps.append(float((parts.size @ means)[0] - 200 * shares.sum()))
         said.append(variance[0])
@@ -233,6 +236,24 @@ def test_a_guess_has_the_margins_of_the_epoch_and_the_association_of_the_rows() 
     moving = looks(*((table(1000.0, s), False) for s in (0.1, 0.9, 0.1, 0.9, 0.1, 0.9)))
     many = Ahead(workload=WORKLOAD, known=lambda: drift.parts_of(moving, SIZES), variance=np.full(2, 25.0))
     assert many.parts() == 4
+
+
+def test_coarse_grids_of_a_place_are_followed_as_far_as_their_own_noise_allows() -> None:
+    """Tables of epochs are taken as they are, by variances of next to nothing; joint counts look at the real ones."""
+    fine = np.arange(64)
+    grids = Group.of((0, 1), np.stack([fine // 16, fine], axis=1), nests=[(0, 1)])
+    workload = Workload(sizes=(4, 64), marginals=((), (0,), (1,)))
+    mechanism = Epochs(workload=workload, budget=Budget(epsilon=1.0, delta=0.0), horizon=20)
+    made, looked = InEpochs(mechanism=mechanism, how=Fitting(groups=(grids,))), Mock(wraps=aims)
+    counts, gate = Counts.of(np.zeros(69, dtype=np.int64)), SeededGate("0")
+    _, measured, models = made.step(made.mechanism.init(), counts, gate, None, {})
+    with patch.object(population, "aims", looked):
+        made.fit(0, [measured].__getitem__, None, models, seed=0)
+    (seen,), how = looked.call_args
+    known = made.known(0, [measured].__getitem__, models)
+    assert how["followed"]
+    assert np.allclose(seen.variance / how["taken"], known.variance)
+    assert how["taken"] < 0.01
 
 
 # -- whole streams ----------------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ import pytest
 
 import synthstream as package
 from synthstream.config.config import load
-from synthstream.forecast.noticing import Tick, chance, noticed, of_ticks
+from synthstream.forecast.noticing import Tick, _all_gaussian, chance, noticed, of_ticks
 from synthstream.forecast.warnings import Caution
 from synthstream.publish.outlets import simulated
 from tests.support.command import synthstream
@@ -46,6 +46,13 @@ def once(folder: Path, kind: str, frame: pl.DataFrame) -> tuple[Caution, ...]:
 
 def german(frame: pl.DataFrame) -> pl.DataFrame:
     return frame.with_columns(pl.col("when").dt.strftime("%d.%m.%Y"))
+
+
+def test_the_law_of_a_stream_is_gaussian_only_if_all_parts_of_its_life_were() -> None:
+    gaussian, laplace = {"rho": 0.01, "pure_epsilon": None}, {"rho": 0.5, "pure_epsilon": 1.0}
+    assert _all_gaussian(gaussian)
+    assert not _all_gaussian(laplace)
+    assert not _all_gaussian(gaussian | {"parts": [gaussian, laplace]})
 
 
 @pytest.mark.sparing(5)

@@ -327,7 +327,7 @@ def test_delta_that_buys_nothing() -> None:
     points = stream_toml(
         number("x", "missing = 0"), number("y", "missing = 0"), SINK, '[synthesizer]\nkind = "points"\n'
     )
-    assert "events_per_tick in [synthesizer] if a million" in warned(points)["privacy.delta"]
+    assert "events_per_tick in [synthesizer] if 1,000,000 or more" in warned(points)["privacy.delta"]
 
 
 @pytest.mark.parametrize(("more", "warns"), [("", True), ('delimiter = ";"\n', False)])

@@ -12,6 +12,7 @@ from typing import Any, Literal
 import numpy as np
 import pytest
 
+from synthstream.config.after import After
 from synthstream.config.config import StreamConfig
 from synthstream.counts import Counts
 from synthstream.errors import ConfigError, HorizonExhausted, StateCorrupt
@@ -438,24 +439,45 @@ def test_a_new_stream_reads_two_levels_at_the_root_where_the_number_is_private(
     assert (schedule.first, schedule.joint) == (first, joint)
 
 
-def test_points_of_several_columns_have_laplace_noise_unless_very_many_are_expected() -> None:
-    line = POINTS.format(neighbours="add-remove", op="''", delta=1e-9).replace("op = ''\n", "")
-    box = line.replace("}]", '}, { name = "y", type = "number", min = 0, max = 1, missing = 0 }]')
-    many = box.replace('"points"', '"points", events_per_tick = 200000')
-    for text, noise in ((line, "gaussian"), (box, "laplace"), (many, "gaussian")):
-        config = StreamConfig.from_toml(text)
-        made: Any = synthesizer_of(config).mechanism
-        assert made.noise == noise
-        assert (made.claim().pure is None) == (noise == "gaussian")
-        assert claim_of(config, made).fits(config.privacy.budget)
-        before: Any = synthesizer_of(config.begun_as({"edition": 14})).mechanism
-        assert before.noise == "gaussian"
-    persons = StreamConfig.from_toml(box.replace('unit = "event"', 'unit = { person = "who", max_events = 4 }'))
-    assert claim_of(persons, synthesizer_of(persons).mechanism).pure == pytest.approx(1, rel=1e-6)
-    with pytest.raises(ConfigError, match="events_per_tick: has no effect with delta = 0"):
-        StreamConfig.from_toml(many.replace("1e-09", "0"))
+def noise_of(config: StreamConfig) -> str:
+    """Of a stream's mechanism; its claim must fit the budget."""
+    made: Any = synthesizer_of(config).mechanism
+    claim = claim_of(config, made)
+    assert claim.fits(config.privacy.budget)
+    assert (claim.pure is None) == (made.noise == "gaussian")
+    return str(made.noise)
+
+
+LINE = POINTS.format(neighbours="add-remove", op="''", delta=1e-9).replace("op = ''\n", "")
+SQUARE = LINE.replace("}]", '}, { name = "y", type = "number", min = 0, max = 1, missing = 0 }]')
+
+
+def test_points_of_several_columns_have_laplace_noise_with_delta_above_0() -> None:
+    assert noise_of(StreamConfig.from_toml(LINE)) == "gaussian"
+    config = StreamConfig.from_toml(SQUARE)
+    assert noise_of(config) == "laplace"
+    older = config.begun_as({"edition": 14})
+    assert noise_of(older) == "gaussian"
+    for before in (config, older):  # costs of both kinds together cannot be told in one number
+        assert noise_of(replace(config, after=After(config=before, schema=config.schema, tick=3))) == noise_of(before)
+    persons = StreamConfig.from_toml(SQUARE.replace('unit = "event"', 'unit = { person = "who", max_events = 4 }'))
+    assert noise_of(persons) == "laplace"
     with pytest.raises(ConfigError, match="too small for points"):
-        synthesizer_of(StreamConfig.from_toml(line.replace("epsilon = 1.0", "epsilon = 1e-6")))
+        synthesizer_of(StreamConfig.from_toml(LINE.replace("epsilon = 1.0", "epsilon = 1e-6")))
+
+
+@pytest.mark.parametrize("epsilon", [0.5, 2.0])
+@pytest.mark.parametrize(("part", "noise"), [(0.999, "laplace"), (1.001, "gaussian")])
+def test_very_many_events_have_gaussian_noise(epsilon: float, part: float, noise: str) -> None:
+    """A million by epsilon, over the nine ticks."""
+    said = SQUARE.replace('"points"', f'"points", events_per_tick = {part * 1e6 / epsilon / 9}')
+    assert noise_of(StreamConfig.from_toml(said.replace("epsilon = 1.0", f"epsilon = {epsilon}"))) == noise
+
+
+@pytest.mark.parametrize(("text", "says"), [(SQUARE.replace("1e-09", "0"), "delta = 0"), (LINE, "one column")])
+def test_events_per_tick_that_decides_nothing_is_refused(text: str, says: str) -> None:
+    with pytest.raises(ConfigError, match=f"events_per_tick: has no effect .*{says}"):
+        synthesizer_of(StreamConfig.from_toml(text.replace('"points"', '"points", events_per_tick = 10')))
 
 
 @pytest.mark.parametrize(("delta", "above"), [(0.0, 1.0), (1e-9, 2.0)])

@@ -169,7 +169,8 @@ def _looks(parts: Parts, each: FloatArray, marginal: tuple[int, ...], history: S
         values.append(alone[-1] if q is None else measured.workload.table(measured.values, q).reshape(-1))
         variance.append(np.inf if q is None else max(float(measured.variance[q]), _SMALLEST))
         if q is not None:
-            weight.append(float(parts.size[part].sum() / parts.size.sum()) ** 2 / variance[-1])
+            share = float(parts.size[part].sum() / parts.size.sum())
+            weight.append(share * share / variance[-1])  # as numpy squares; powers of floats are the platform's
     alone.append(each[begin:].sum(axis=0))
     return Looks(np.array(alone), np.array(values), np.array(variance), np.array(weight))
 

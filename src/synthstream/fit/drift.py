@@ -182,7 +182,7 @@ class Seen(NamedTuple):
     """What was counted over time; times after the last count are those of which nothing is known yet.
 
     Args:
-        size: what a share is of, at each time, above 0; shape ``(times, cells)`` or ``(times, 1)``.
+        size: what a share is of, at each time, not 0; shape ``(times, cells)`` or ``(times,)``.
         values: noisy counts, shape ``(counted, cells)``.
         variance: of each of these, the same shape; infinite where there is none.
     """
@@ -219,7 +219,7 @@ def smooth(parts: Parts) -> Smooth:
     pooled = np.abs(pooled / np.maximum(weight.sum(axis=0), _SMALLEST))
     pooled /= np.maximum(np.add.reduceat(pooled, parts.places), _SMALLEST)[parts.column]
     scale = (1 - _EVEN) * pooled + _EVEN / sizes[parts.column]
-    seen = Seen(size[:, None], parts.values, parts.variance)
+    seen = Seen(size, parts.values, parts.variance)
     start, spread = 1 / sizes[parts.column], np.full(scale.size, _DIFFUSE)
     gain = np.add.reduceat(likelihoods(seen, start, spread, _STEPS[:, None] * scale), parts.places, axis=1)
     best = np.argmax(gain, axis=0)

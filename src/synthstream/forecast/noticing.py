@@ -7,11 +7,11 @@ all questions together, once in a hundred looks at most. Nothing here is part of
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from datetime import date
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -65,11 +65,16 @@ def noticed(config: StreamConfig, *, new: int = _NEWEST) -> tuple[Caution, ...]:
         last = sink.last()
         if last is not None:
             builder = from_releases(config, sink, sink.measured, tick=last.tick, secure=True).once()
-            newest, law = builder.whole(last.tick), partial(chance, gaussian=builder.claim.get("rho") is not None)
+            newest, law = builder.whole(last.tick), partial(chance, gaussian=_all_gaussian(builder.claim))
             ticks = increments(builder, last.tick)
             told = last.tick - max(new, _BEFORE)
             return (*of_ticks(config, ticks, newest, law, told=told), *of_columns(config, newest, law))
     return ()
+
+
+def _all_gaussian(claim: Mapping[str, Any]) -> bool:
+    """Whether all noise of a stream was Gaussian, in all parts of its life."""
+    return all(part.get("pure_epsilon") is None for part in (claim, *claim.get("parts", ())))
 
 
 def chance(z: float, *, gaussian: bool = False) -> float:

@@ -165,7 +165,8 @@ def _unused_delta(config: StreamConfig, claim: Claim) -> Iterator[Caution]:
     if not budget.pure and claim.pure is not None:
         other = "choose another measure or kind in [synthesizer]"
         if config.synthesizer.points:
-            other = "events_per_tick in [synthesizer] if a million or more may come: then Gaussian noise tells more"
+            many = f"{1e6 / budget.epsilon:,.0f}"
+            other = f"events_per_tick in [synthesizer] if {many} or more may come: then Gaussian noise tells more"
         yield Caution(
             "privacy.delta",
             f"delta = {budget.delta:g} has no effect here: the promise is pure epsilon-DP. Say delta = 0, or {other}.",

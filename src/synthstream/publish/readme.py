@@ -29,7 +29,7 @@ def cited(config: StreamConfig, manifest: Mapping[str, Any]) -> str:
     release = f"{title_of(config, manifest)}, release of tick {manifest['tick']}"
     start, end = config.clock.boundary(0), config.clock.boundary(manifest["tick"] + 1)
     covered = f"from {written(start)} to before {written(end)}"
-    parts = (about.publisher, release, f"Events {covered}", "Synthetic data", f"Chain {head}")
+    parts = (about.publisher, release, f"Events counted {covered}", "Synthetic data", f"Chain {head}")
     return ". ".join(part for part in (*parts, about.homepage) if part)
 
 

@@ -59,12 +59,16 @@ def until(end: datetime) -> str:
 
 
 def period(start: datetime, end: datetime) -> str:
-    """From when to when, days included.
+    """From when to when, days included; where either end lies within a day, both to the minute.
 
     Example:
         >>> period(datetime(2026, 2, 1), datetime(2026, 3, 1)), period(datetime(2026, 2, 1), datetime(2026, 2, 2))
         ('2026-02-01 to 2026-02-28', '2026-02-01')
+        >>> period(datetime(2026, 2, 1, 18), datetime(2026, 2, 2))
+        '2026-02-01 18:00 to before 2026-02-02 00:00'
     """
+    if any((end.hour, end.minute) != (0, 0) for end in (start, end)):
+        return f"{start:%Y-%m-%d %H:%M} to before {end:%Y-%m-%d %H:%M}"
     first, last = moment(start), until(end)
     return first if first == last else f"{first} to {last}"
 

@@ -44,7 +44,7 @@ _MAKERS: dict[str, Make] = {}
 _EARLY = 2
 # Stands for the number of ticks of a stream without end in rules.
 _LONG = 1000
-# Events times epsilon from which points of two columns are told better by Gaussian noise (decision 47).
+# Events times epsilon from which points of several columns are told better by Gaussian noise (decision 47).
 _MANY = 1e6
 # Whole tables that the paper's main algorithm chooses at a tick, at most: the rule of its theorem, which is about the
 # baseline, asks for up to 13 on Adult, where three are better throughout (benchmarks/results/tables.md).
@@ -104,8 +104,11 @@ _factor = cache(participation_factor)
 
 def _by_laplace(config: StreamConfig) -> bool:
     """Whether points have Laplace noise although delta is above 0: those of several columns, unless so many events are
-    expected that the normal law's many levels win.
+    expected that the normal law's many levels win. A stream that goes on from another keeps its noise: costs of both
+    kinds together cannot be told in one number.
     """
+    if config.after is not None and config.synthesizer.kind == "points":
+        return _by_laplace(config.after.config)
     settings, horizon = config.synthesizer, config.clock.horizon or _LONG
     many = (settings.events_per_tick or 0.0) * horizon * config.privacy.budget.epsilon >= _MANY
     return settings.kind == "points" and len(config.schema.columns) > 1 and config.edition > 14 and not many
@@ -149,6 +152,8 @@ def _of_points(config: StreamConfig, budget: Budget) -> Synthesizer:
     """The mechanism and the fit of a points stream."""
     budget = replace(budget, delta=0.0) if _by_laplace(config) else budget
     coordinates = [column for column in config.schema.columns if isinstance(column, Coordinate)]
+    if len(coordinates) == 1 and config.synthesizer.events_per_tick is not None:
+        raise ValueError("events_per_tick: has no effect on points of one column; leave it out")
     region = None if config.schema.region is None else config.schema.region.nodes
     depth = sum(column.bits for column in coordinates)
     partition = Partition(dimension=len(coordinates), depth=depth, region=region)
