@@ -1,4 +1,4 @@
-"""What a result must be read with: the machine and the versions."""
+"""What a result must be read with: the edition of the defaults, the machine and the versions."""
 
 from __future__ import annotations
 
@@ -8,10 +8,13 @@ import resource
 from importlib.metadata import version
 from typing import Any
 
+from synthstream.kinds import NEWEST
+
 
 def environment() -> dict[str, Any]:
-    """Machine and versions, for a JSON line."""
+    """Edition of the defaults, machine and versions, for a JSON line."""
     return {
+        "edition": NEWEST,
         "machine": f"{platform.machine()}, {os.cpu_count()} cores",
         "python": platform.python_version(),
         "versions": {name: version(name) for name in ("synthstream", "numpy", "numba", "polars")},

@@ -1,5 +1,7 @@
 """Tables 1 to 3 of paper 2 with our figures beside them: make bench-tables. Goes on where it stopped.
 
+A run of our default by an older edition does not count as finished.
+
 Every finished run is a line of ``results/tables.jsonl``; ``results/tables.md`` and the figures are made of these lines.
 
     python -m benchmarks.tables --seeds 3          # what is missing, then the document
@@ -12,7 +14,7 @@ import argparse
 import itertools
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import asdict
 from multiprocessing import get_context
@@ -21,8 +23,10 @@ from typing import Any
 
 from rich.progress import track
 
+from benchmarks.environment import environment
 from benchmarks.report import write
 from benchmarks.tabular import Setting, run
+from synthstream.kinds import NEWEST
 
 RESULTS = Path(__file__).parent / "results"
 EPSILONS = (0.5, 1.0, 2.0, 4.0)
@@ -73,8 +77,18 @@ def done(path: Path) -> dict[str, dict[str, Any]]:
 
 
 def key(facts: dict[str, Any]) -> str:
-    """The settings among the facts of a run, as one text."""
-    return json.dumps({name: facts[name] for name in Setting.__dataclass_fields__}, sort_keys=True)
+    """The settings among the facts of a run, as one text, and of our default its edition: other methods have none."""
+    edition = facts.get("edition") if facts["method"] == "marginals" else None
+    return json.dumps([{name: facts[name] for name in Setting.__dataclass_fields__}, edition], sort_keys=True)
+
+
+def newest(lines: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Of each choice of settings, all seeds together, those of the newest edition that was run."""
+    groups: dict[str, list[dict[str, Any]]] = {}
+    for line in lines:
+        groups.setdefault(key({**line, "seed": 0, "edition": None}), []).append(line)
+    last = {name: max(line.get("edition") or 0 for line in found) for name, found in groups.items()}
+    return [line for name, found in groups.items() for line in found if (line.get("edition") or 0) == last[name]]
 
 
 def main() -> None:
@@ -87,14 +101,14 @@ def main() -> None:
     known = done(path)
     wanted = [s for seed in range(args.seeds) for s in settings(seed)]
     wanted += [s for part in OTHERS for s in part(0) if args.seeds]
-    missing = [s for s in wanted if key(asdict(s)) not in known]
+    missing = [s for s in wanted if key({**asdict(s), "edition": NEWEST}) not in known]
     # Fresh processes, so that each run's memory and threads are its own.
     with ProcessPoolExecutor(args.processes, mp_context=get_context("spawn")) as pool:
         running = [pool.submit(run, setting, curve=setting.seed == 0) for setting in missing]
         for finished in track(as_completed(running), total=len(running), description="runs"):
             with path.open("a") as file:
-                file.write(json.dumps(finished.result()) + "\n")
-    write(list(done(path).values()), RESULTS)
+                file.write(json.dumps({**finished.result(), **environment()}) + "\n")
+    write(newest(done(path).values()), RESULTS)
 
 
 if __name__ == "__main__":

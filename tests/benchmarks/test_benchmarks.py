@@ -11,7 +11,7 @@ import pytest
 from benchmarks.data import Batches
 from benchmarks.published import PUBLISHED
 from benchmarks.report import write
-from benchmarks.tables import OTHERS, done, key, settings
+from benchmarks.tables import OTHERS, done, key, newest, settings
 from benchmarks.tabular import Setting, run
 
 from benchmarks import tabular
@@ -78,3 +78,11 @@ def test_the_document_holds_ours_and_theirs(tmp_path: Path) -> None:
     path = tmp_path / "tables.jsonl"
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
     assert len(done(path)) == len(lines)
+
+
+def test_a_run_of_an_older_edition_is_not_a_run_of_this_one() -> None:
+    old = {**asdict(FIRST), "edition": 14, "avg_we": 1.0}
+    new, theirs = {**old, "edition": 15, "avg_we": 2.0}, {**old, "method": "selective"}
+    assert key(old) != key(new)
+    assert key(theirs) == key({**theirs, "edition": 15})
+    assert newest([new, old, {**old, "seed": 1}, theirs]) == [new, theirs]
