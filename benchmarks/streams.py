@@ -1,13 +1,14 @@
 """Every stream to tune on, one JSON line for each run and a table of them: ten minutes for two seeds.
 
-    python -m benchmarks.streams --delta 0 1e-9 --seeds 2 --out benchmarks/results/streams.jsonl
+    python -m benchmarks.streams --delta 0 1e-9 --seeds 2 --out benchmarks/results/streams-edition-15.jsonl
     python -m benchmarks.streams --stream switch seasonal --delta 0 --set growth=2 --out /tmp/other.jsonl
-    python -m benchmarks.streams --show benchmarks/results/streams.jsonl /tmp/other.jsonl
-    python -m benchmarks.streams --beside-peers benchmarks/results/streams.jsonl      (the table of docs/accuracy.md)
+    python -m benchmarks.streams --show benchmarks/results/streams-edition-15.jsonl /tmp/other.jsonl
+    python -m benchmarks.streams --beside-peers benchmarks/results/streams-edition-15.jsonl   (for docs/accuracy.md)
     python -m benchmarks.streams --unseen --seeds 2 --out benchmarks/results/unseen.jsonl   (in make bench-unseen)
 
-Runs go on where a file ends: what is in it is not run again. ``--show`` runs nothing; with more than one file it puts
-what they have in common side by side, with the ratio to the first. How to read it: ``benchmarks.tabular``.
+Runs go on where a file ends: what is in it is not run again, unless by an older edition of the defaults. ``--show``
+runs nothing; with more than one file it puts what they have in common side by side, with the ratio to the first. How to
+read it: ``benchmarks.tabular``.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from benchmarks.environment import environment
 from benchmarks.peers import RESULTS as PEERS
 from benchmarks.peers import SAME_ROWS
 from benchmarks.tabular import Setting, parsed, run
+from synthstream.kinds import NEWEST
 
 Line = dict[str, Any]
 
@@ -61,27 +63,42 @@ def shown(files: Mapping[str, Sequence[Line]]) -> str:
 
 
 def beside_peers(lines: Sequence[Line]) -> str:
-    """AvgRelL1 at each quarter, AvgWE at the end, independent columns without noise, and offline releases of all rows.
+    """AvgRelL1 at the quarters and over the last whole cycle, AvgWE at the end and over it, and independent columns.
 
-    Offline methods do not see the order of rows: streams of the same rows share their figures.
+    Beside them offline releases of all rows, which see no order: streams of the same rows share their figures. Of runs
+    of AIM with models of several sizes the last one counts.
     """
-    offline = {(line["stream"], line["method"], line["delta"]): line["avg_rel_l1"] for line in read(PEERS)}
-    head = ["stream", "delta", "seeds", "25 %", "50 %", "75 %", "100 %", "AvgWE at 100 %", "independent, no noise"]
-    found = [f"| {' | '.join([*head, 'offline MST', 'offline AIM'])} |", "| --- " * (len(head) + 2) + "|"]
+    offline = {(line["stream"], line["method"], line["delta"]): _offline(line) for line in read(PEERS)}
+    head = ["stream", "delta", "seeds", "25 %", "50 %", "75 %", "100 %", "last cycle", "AvgWE at 100 %", "last cycle"]
+    head += ["independent, no noise", "offline MST", "offline AIM"]
+    found = [f"| {' | '.join(head)} |", "| --- " * len(head) + "|"]
     for runs in by_run(lines).values():
         name, delta = runs[0]["stream"], runs[0]["delta"]
-        peers = [offline.get((SAME_ROWS.get(name, name), method, delta)) for method in ("mst", "aim")]
+        peers = [offline.get((SAME_ROWS.get(name, name), method, delta), "") for method in ("mst", "aim")]
         cells = [
             f"`{name}`",
             f"{delta:g}",
             str(len(runs)),
             *(f"{value:.3f}" for value in quarters(runs, "avg_rel_l1")),
+            _cycle(runs, "avg_rel_l1", 3),
             f"{quarters(runs, 'avg_we')[-1]:.5f}",
+            _cycle(runs, "avg_we", 5),
             f"{quarters(runs, 'independent_avg_rel_l1')[-1]:.3f}",
-            *("" if value is None else f"{value:.3f}" for value in peers),
+            *peers,
         ]
         found.append(f"| {' | '.join(cells)} |")
     return "\n".join(found)
+
+
+def _cycle(runs: Sequence[Line], key: str, digits: int) -> str:
+    """Mean over the last whole cycle; nothing of runs from before there was such a figure."""
+    found = [line["cycle"][key] for line in runs if "cycle" in line]
+    return f"{sum(found) / len(found):.{digits}f}" if found else ""
+
+
+def _offline(line: Line) -> str:
+    """Its error, with the size of AIM's model where that is not the default."""
+    return f"{line['avg_rel_l1']:.3f}" + (" (40 MB)" if line.get("max_model_mb") == 40 else "")
 
 
 def main() -> None:
@@ -94,7 +111,8 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--set", default="", metavar="KEY=VALUE,...", help="keys of [synthesizer]")
     parser.add_argument("--processes", type=int, default=2)
-    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "streams.jsonl")
+    results = Path(__file__).parent / "results"
+    parser.add_argument("--out", type=Path, default=results / f"streams-edition-{NEWEST}.jsonl")
     parser.add_argument("--show", type=Path, nargs="+", metavar="FILE")
     parser.add_argument("--beside-peers", type=Path, metavar="FILE")
     args = parser.parse_args()
@@ -113,18 +131,21 @@ def main() -> None:
         for delta in args.delta
         for name in args.stream
     ]
-    missing = [s for s in settings if _key({**vars(s), "stream": s.stream, "set": keys}) not in known]
+    missing = [
+        s for s in settings if _key({**vars(s), "stream": s.stream, "set": keys, "edition": NEWEST}) not in known
+    ]
     with ProcessPoolExecutor(args.processes, mp_context=get_context("spawn")) as pool:
         running = [pool.submit(run, setting, keys=keys) for setting in missing]
         for finished in as_completed(running):
             with args.out.open("a") as file:
                 file.write(json.dumps({"bench": "streams", **finished.result(), **environment()}) + "\n")
-    print(table(by_run([line for line in read(args.out) if line.get("set", {}) == keys])))
+    mine = [line for line in read(args.out) if line.get("set", {}) == keys and line.get("edition") == NEWEST]
+    print(table(by_run(mine)))
 
 
 def _key(facts: Mapping[str, Any]) -> str:
     names = ("stream", "epsilon", "delta", "seed")
-    return json.dumps([*(facts[name] for name in names), facts.get("set", {})], sort_keys=True)
+    return json.dumps([*(facts[name] for name in names), facts.get("set", {}), facts.get("edition")], sort_keys=True)
 
 
 if __name__ == "__main__":

@@ -14,7 +14,9 @@ Errors over all pairs of columns (benchmarks.metrics) of what is published: of o
 expected tables, which leaves out the chance in drawing rows from them. They are means over the last ten ticks
 (``avg_we``, ``avg_rel_l1``, ...), over all ticks (``all_ticks``), and over the last ten ticks up to 25, 50, 75 and
 100 % of the ticks (``quarters``, with ``independent_`` for independent columns at the same ticks; fewer than ten where
-a quarter has fewer). ``changed_rows`` is of the last ten ticks, ``changed_second_half`` of the second half. The slowest
+a quarter has fewer). Where larger tables are measured at refreshes, or once an epoch, ``cycle`` has means over the last
+whole cycle: from a refresh, or the end of an epoch, to the last tick before the next one. The last ten ticks may lie in
+its better half. ``changed_rows`` is of the last ten ticks, ``changed_second_half`` of the second half. The slowest
 release leaves out the first, which starts the machinery. The horizon is declared to be the number of ticks, unless the
 stream says otherwise. Totals are private.
 
@@ -43,6 +45,7 @@ from benchmarks.metrics import table_errors
 from synthstream.config.synthesis import SynthesizerConfig
 from synthstream.counts import Counts
 from synthstream.fit.population import Population, changed_share
+from synthstream.kernel.epochs import Epochs
 from synthstream.measured import Measured
 from synthstream.papers.batchwise import Batchwise
 from synthstream.papers.fit.rounds import Mixture
@@ -51,6 +54,7 @@ from synthstream.privacy import Budget
 from synthstream.synthesizers.assembly import synthesizer_for
 from synthstream.synthesizers.contract import Models, Synthesizer
 from synthstream.synthesizers.simulation.seeded import SeededGate
+from synthstream.synthesizers.tables import AtRefreshes
 from synthstream.workload import FloatArray, IntArray, Workload
 
 LAST = 10
@@ -160,6 +164,13 @@ class Private:
             return self._answers(self._models)
         return self.last.counts(self._pairs).astype(np.float64)
 
+    def refreshed(self) -> list[int]:
+        """Ticks at whose ends larger tables were measured; none where that is every tick."""
+        if isinstance(self.made, AtRefreshes):
+            return list(self.made.came(self._history[-1]).ticks)
+        times = self.made.mechanism.times if isinstance(self.made.mechanism, Epochs) else None
+        return [end - 1 for end in times.ended(len(self._history))] if times else []
+
     def _answers(self, models: Models) -> FloatArray:
         """Expected counts: the mean of all rounds."""
         mixture = Mixture.from_arrays(self._pairs.sizes, models)
@@ -242,6 +253,12 @@ def run(setting: Setting, *, keys: Mapping[str, Any] | None = None, curve: bool 
     over_all = _means(errors)
     facts["all_ticks"] = {key: over_all[key] for key in ("avg_we", "avg_rel_l1")}
     facts["quarters"] = [_quarter(span, batches.ends, errors, alone) for span in spans]
+    if isinstance(runner, Private) and (whole := last_cycle(runner.refreshed())):
+        means = _means(errors[whole.start : whole.stop])
+        facts["cycle"] = {
+            "ticks": [whole.start + 1, whole.stop],
+            **{key: means[key] for key in ("avg_we", "avg_rel_l1")},
+        }
     facts["seconds_per_release"] = round(float(np.median(seconds)), 4)
     facts["slowest_release"] = round(max(seconds[1:], default=seconds[0]), 4)
     if changed:
@@ -264,6 +281,17 @@ def quarters(ticks: int) -> list[range]:
     """
     ends = [max(round(ticks * share), 1) for share in QUARTERS]
     return [range(max(end - min(LAST, ticks // len(ends) or 1), 0), end) for end in ends]
+
+
+def last_cycle(refreshed: Sequence[int]) -> range:
+    """Ticks from the last refresh but one to the tick before the last; none if that is one tick, or there is no cycle.
+
+    Example:
+        >>> last_cycle([0, 1, 5, 9]), last_cycle([7, 8]), last_cycle([3])
+        (range(5, 9), range(0, 0), range(0, 0))
+    """
+    found = range(*refreshed[-2:]) if len(refreshed) > 1 else range(0)
+    return found if len(found) > 1 else range(0)
 
 
 def _means(errors: Sequence[Mapping[str, float]]) -> dict[str, float]:
@@ -318,7 +346,9 @@ def main() -> None:
     parser.add_argument("--k", type=int, help="picks; left out: by rule")
     parser.add_argument("--fit", choices=["pgm", "mw"], default="pgm")
     parser.add_argument("--score", choices=["corrected", "paper"], default="corrected")
-    parser.add_argument("--measure", choices=["auto", "always", "epochs"], default="auto", help="of marginals")
+    parser.add_argument(
+        "--measure", choices=["auto", "refresh", "always", "epochs"], default="auto", help="of marginals"
+    )
     parser.add_argument("--unbounded", action="store_true", help="declare no horizon")
     parser.add_argument("--seeds", type=int, default=1, help="of the order and of the simulated noise: 0, 1, ...")
     parser.add_argument(

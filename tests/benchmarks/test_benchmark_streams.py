@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from benchmarks import data, streams, tabular
 from synthstream.errors import ConfigError
+from synthstream.kinds import NEWEST
 from synthstream.synthesizers.assembly import synthesizer_for
 from synthstream.workload import Workload
 
@@ -170,6 +171,11 @@ def test_a_run_tells_its_errors_at_each_quarter(monkeypatch: pytest.MonkeyPatch)
         assert quarter["avg_rel_l1"] < 0.2 < quarter["independent_avg_rel_l1"]
     assert line["all_ticks"]["avg_we"] == pytest.approx(np.mean([p["avg_we"] for p in line["curve"]]), rel=1e-3)
     assert 0 < line["changed_second_half"] < 1
+    assert "cycle" not in line  # refreshed at every tick
+    cycle = run(TINY, keys={"growth": 2}, curve=True)
+    within = [p["avg_rel_l1"] for p in cycle["curve"] if p["tick"] + 1 in range(3, 5)]
+    assert cycle["cycle"]["ticks"] == [3, 4]
+    assert cycle["cycle"]["avg_rel_l1"] == pytest.approx(np.mean(within), rel=1e-3)
     assert line["slowest_release"] >= line["seconds_per_release"] > 0
 
 
@@ -199,7 +205,7 @@ def test_files_side_by_side(
     assert quarters([line, worse], "avg_we") == pytest.approx(1.5 * quarters([line], "avg_we"))
 
     path = tmp_path / "streams.jsonl"
-    path.write_text(json.dumps(line) + "\n")
+    path.write_text(json.dumps({**line, "edition": NEWEST}) + "\n")
     command = "streams --stream tiny --epsilon 10 --delta 1e-9 --seeds 1 --out"
     monkeypatch.setattr(sys, "argv", [*command.split(), str(path)])
     streams.main()
