@@ -65,15 +65,18 @@ def impossible(true: CodeArray, rows: CodeArray, sizes: Sequence[int]) -> float:
 
 
 def propensity(true: CodeArray, rows: CodeArray, sizes: Sequence[int]) -> tuple[float, float]:
-    """pMSE of a logistic regression that tells synthetic rows from true ones, and its ratio to that of equal laws.
+    """pMSE of a logistic regression that tells synthetic rows from true ones, and its ratio to what chance leaves.
 
-    0 and about 1 are best (Snoke, Raab, Nowok, Dibben, and Slavkovic 2018). Main effects alone.
+    The ratio is relative to the expected pMSE of rows drawn from a model that was fitted to the true ones (Snoke, Raab,
+    Nowok, Dibben, and Slavkovic 2018): about 1 for these, 1 / (1 - share) for two independent samples of one law, which
+    is 2 for as many rows; less where values are rare. 0 for the true rows themselves. Main effects of values that
+    occur.
     """
     both, share = np.concatenate([true, rows]), len(rows) / (len(true) + len(rows))
     features = one_hot(both, sizes)
     label = np.repeat([0.0, 1.0], [len(true), len(rows)])
     score = float(np.mean((probabilities(features, fitted(features, label)) - share) ** 2))
-    freedom = sum(size - 1 for size in sizes)
+    freedom = sum(len(np.unique(column)) - 1 for column in both.T)
     expected = freedom * (1 - share) ** 2 * share / len(both)
     return score, score / expected
 
