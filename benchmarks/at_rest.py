@@ -1,17 +1,22 @@
 """Time of a commit, of wiping the log, and of opening a state, at the size of the Adult data. See docs/reliability.md.
 
-python -m benchmarks.at_rest [ticks]
+    python -m benchmarks.at_rest [ticks]
+
+JSON lines: milliseconds of a tick, median and 99 % of ticks, and seconds to open a state of so many ticks.
 """
 
 from __future__ import annotations
 
-import sys
+import argparse
+import json
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+from benchmarks.environment import environment
 from synthstream.counts import Counts
 from synthstream.measured import Committed
 from synthstream.state.store import Store
@@ -34,7 +39,7 @@ def main(ticks: int) -> None:
                 ("counts", "commit", "wipe", "commit + wipe"), (*times.T, times[:, 1:].sum(axis=1)), strict=True
             ):
                 median, slow = np.percentile(column, [50, 99])
-                print(f"{name:10} {label:14} median {median:6.1f} ms   p99 {slow:6.1f} ms")
+                _say(state=name, what=label, median_ms=round(median, 1), p99_ms=round(slow, 1))
             _add_ticks(store, _COMMITS, ticks)
             _add_files(store, ticks)
             store.close()
@@ -44,14 +49,18 @@ def main(ticks: int) -> None:
                 store = Store(state, key=key)
                 store.last(), store.counter(), store.population()
                 spent = time.perf_counter() - begun
-                print(f"{name:10} opening, {ticks:,} ticks, {size:,.0f} MB, {attempt}: {spent:.2f} s")
+                _say(state=name, what=f"opening, {attempt}", ticks=ticks, mb=round(size), seconds=round(spent, 2))
                 store.close()
             if key is None:
                 store = Store(state)
                 begun = time.perf_counter()
                 store._db.execute("PRAGMA quick_check(1)").fetchall()
-                print(f"{name:10} quick_check of the whole file: {time.perf_counter() - begun:.2f} s")
+                _say(state=name, what="quick_check of the whole file", seconds=round(time.perf_counter() - begun, 2))
                 store.close()
+
+
+def _say(**facts: Any) -> None:
+    print(json.dumps({"bench": "at_rest", **facts, **environment()}), flush=True)
 
 
 def _noisy(tick: int) -> IntArray:
@@ -89,4 +98,6 @@ def _add_files(store: Store, number: int) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else 10_000)
+    asked = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    asked.add_argument("ticks", type=int, nargs="?", default=10_000)
+    main(asked.parse_args().ticks)

@@ -7,7 +7,7 @@ the neighbouring horizon's optimum. Prints the lines of strategies/blt_parameter
 
 from __future__ import annotations
 
-import sys
+import argparse
 
 import numba
 import numpy as np
@@ -71,7 +71,9 @@ def search(horizon: int, buffers: int, near: FloatArray | None) -> FloatArray:
 
 def main() -> None:
     """Print one line per horizon, 2^6 to 2^20 unless told otherwise."""
-    last = int(sys.argv[1]) if len(sys.argv) > 1 else 20
+    asked = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    asked.add_argument("last", type=int, nargs="?", default=20, metavar="exponent", help="the largest one")
+    last = asked.parse_args().last
     noise = (2 * rho_for(1.0, delta=1e-9)) ** -0.5
     best: dict[int, FloatArray] = {}
     for exponent in range(6, last + 1):

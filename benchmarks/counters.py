@@ -10,6 +10,7 @@ delta = 0, or delta = 1e-9 for Gaussian counters.
 
 from __future__ import annotations
 
+import argparse
 import json
 import math
 
@@ -70,6 +71,7 @@ def sparse(ones: int) -> float:
 
 def main() -> None:
     """Print them."""
+    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
     for kind, bounded, noise in KINDS:
         line = {"bench": "counters", "counter": kind, "horizon": "t" if bounded else "unbounded", "noise": noise}
         print(json.dumps({**line, "stderr": errors(kind, bounded, noise)}), flush=True)

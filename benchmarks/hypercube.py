@@ -9,6 +9,7 @@ time, a few steps are timed and multiplied by the number of the level's steps.
 
 from __future__ import annotations
 
+import argparse
 import json
 import time
 
@@ -58,6 +59,7 @@ def our_seconds(cube: Hypercube, points: int) -> float:
 
 def main() -> None:
     """Print one JSON line per number of points."""
+    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
     for points in AT:
         budget = Budget(epsilon=1.0, delta=0.0)
         cube = Hypercube(dimension=2, depth=points.bit_length() - 1, budget=budget, most_points=points)

@@ -9,6 +9,7 @@ border. NOT PRIVATE.
 
 from __future__ import annotations
 
+import argparse
 import json
 import math
 from typing import Any
@@ -67,6 +68,7 @@ def squares(data: Cloud, *, delta: float, seed: int) -> float:
 
 def main() -> None:
     """Print all lines."""
+    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
     lines: list[dict[str, Any]] = []
     for ticks in TICKS:
         for made in counters(ticks):

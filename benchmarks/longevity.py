@@ -110,7 +110,8 @@ def ticks(number: int, events: int) -> dict[str, Any]:
         )
         commits, wipes = (np.array(env.seconds[name][:number]) * 1000 for name in CLOSING)
         return {
-            "benchmark": "longevity",
+            "bench": "longevity",
+            "what": "ticks",
             "ticks": number,
             "cells": cells,
             "commit_ms": {"median": float(np.median(commits)), "p99": float(np.quantile(commits, 0.99))},
@@ -147,7 +148,13 @@ def batch(number: int) -> dict[str, Any]:
             text=True,
             check=True,
         )
-        return {"benchmark": "batch", "rows": number, "arrow": pa.__version__, **json.loads(found.stdout)}
+        return {
+            "bench": "longevity",
+            "what": "batch",
+            "rows": number,
+            "arrow": pa.__version__,
+            **json.loads(found.stdout),
+        }
 
 
 def counted(folder: Path) -> dict[str, Any]:

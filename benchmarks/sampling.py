@@ -7,6 +7,7 @@ One core, random bytes from the operating system included. Each line is the best
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import time
@@ -57,6 +58,7 @@ def rate(draw: Callable[[], Any], samples: int) -> float:
 
 def main() -> None:
     """Print one JSON line per law, scale and implementation."""
+    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
     facts = environment()
     facts["versions"] = {**facts["versions"], "opendp": version("opendp")}
     for law, scales in SCALES.items():
