@@ -3,6 +3,7 @@
     python -m benchmarks.tabular --data adult --order random --batch 200 --epsilon 1 --delta 1e-9 --method marginals
     python -m benchmarks.tabular --data evictions --every 1w --epsilon 1 --delta 0 --method selective --seeds 3
     python -m benchmarks.tabular --stream switch --delta 0 --seeds 3
+    python -m benchmarks.tabular --stream adult-random --once --seeds 3
     python -m benchmarks.tabular --stream switch --delta 0 --set growth=1.5 --set growth=2,picks=10
 
 Methods: ``marginals``, our default; ``selective`` and ``stream-mwem``, main algorithm and baseline of paper 2;
@@ -31,7 +32,7 @@ import json
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, Protocol, get_args
@@ -195,17 +196,23 @@ class Independent:
         return np.concatenate([np.outer(single[a], single[b]).ravel() / events for a, b in self._pairs.marginals])
 
 
-def run(setting: Setting, *, keys: Mapping[str, Any] | None = None, curve: bool = False) -> dict[str, Any]:
+def run(
+    setting: Setting, *, keys: Mapping[str, Any] | None = None, curve: bool = False, once: bool = False
+) -> dict[str, Any]:
     """A whole stream: the figures that the module tells of.
 
     Args:
         keys: keys of [synthesizer] that differ from what the setting says.
         curve: give errors over time as well.
+        once: all rows come in one tick, the only one.
 
     Raises:
         ConfigError: a key has no effect with the others.
     """
     batches = setting.batches
+    if once:
+        rows_in_all = len(batches.codes)
+        batches = replace(batches, ends=[rows_in_all], expected=rows_in_all, horizon=1)
     workload = Workload.all_up_to(2, sizes=batches.sizes)
     pairs = Workload(sizes=batches.sizes, marginals=tuple(m for m in workload.marginals if len(m) == 2))
     ticks = len(batches.ends)
@@ -269,7 +276,13 @@ def run(setting: Setting, *, keys: Mapping[str, Any] | None = None, curve: bool 
         facts["curve"] = [
             {"tick": t, **{key: float(f"{value:.4g}") for key, value in errors[t].items()}} for t in shown
         ]
-    return {**asdict(setting), **({"set": dict(keys)} if keys else {}), "stream": setting.stream, **facts}
+    return {
+        **asdict(setting),
+        **({"set": dict(keys)} if keys else {}),
+        **({"once": True} if once else {}),
+        "stream": setting.stream,
+        **facts,
+    }
 
 
 def quarters(ticks: int) -> list[range]:
@@ -350,18 +363,20 @@ def main() -> None:
         "--measure", choices=["auto", "refresh", "always", "epochs"], default="auto", help="of marginals"
     )
     parser.add_argument("--unbounded", action="store_true", help="declare no horizon")
+    parser.add_argument("--once", action="store_true", help="one release of all rows, as offline methods have")
     parser.add_argument("--seeds", type=int, default=1, help="of the order and of the simulated noise: 0, 1, ...")
     parser.add_argument(
         "--set", action="append", metavar="KEY=VALUE,...", help="keys of [synthesizer]; may be repeated"
     )
     args = vars(parser.parse_args())
     chosen: list[str] = args.pop("set") or [""]
+    once: bool = args.pop("once")
     if stream := args.pop("stream"):
         args |= {"data": stream, "order": "", "batch": 0, "every": ""}
     lines: list[list[dict[str, Any]]] = [[] for _ in chosen]
     for seed in range(args.pop("seeds")):
         for text, own in zip(chosen, lines, strict=True):
-            own.append(run(Setting(**args, seed=seed), keys=parsed(text)))
+            own.append(run(Setting(**args, seed=seed), keys=parsed(text), once=once))
             facts = {"bench": Path(__file__).stem, "neighbours": "add-remove", "unit": "event"}
             print(json.dumps({**facts, **own[-1], "peak_mb": round(peak_mb(), 1), **environment()}), flush=True)
     names = [f"{place}: {text or 'defaults'}" for place, text in enumerate(chosen, 1)]

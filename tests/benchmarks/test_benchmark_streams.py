@@ -179,6 +179,13 @@ def test_a_run_tells_its_errors_at_each_quarter(monkeypatch: pytest.MonkeyPatch)
     assert line["slowest_release"] >= line["seconds_per_release"] > 0
 
 
+def test_all_rows_may_come_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(STREAMS, "tiny", tiny)
+    line = run(TINY, once=True)
+    assert (line["once"], line["ticks"]) == (True, 1)
+    assert [quarter["events"] for quarter in line["quarters"]] == [800] * 4
+
+
 def test_keys_side_by_side_in_one_run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setitem(STREAMS, "tiny", tiny)
     monkeypatch.setattr(sys, "argv", ["tabular", "--stream", "tiny", "--set", "", "--set", "measure=epochs,growth=2"])
