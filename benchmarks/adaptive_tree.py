@@ -6,7 +6,8 @@ Private Data (PHDStream; what the text leaves open is as in the authors' program
 Half of epsilon decides at every tick which nodes are leaves (PrivTree, on this tick's points and all that was released
 before), half counts this tick's points in the leaves. A tick costs epsilon for its own points; so does the stream. A
 node that was a leaf at some ticks keeps what it counted then, and hands half of it to each half while it is split. Its
-counter adds noisy counts: of the paper's counters the best here (blocks of 8 ticks had 1.3 to 3 times the error).
+counter adds noisy counts: of the paper's counters the best here (blocks of 8 ticks had 1.3 to 3 times the
+error, when that was tried; no command does it again).
 Nodes are numbered as in a heap: 1 is the root, the halves of v are 2v and 2v + 1.
 """
 
