@@ -69,14 +69,14 @@ def propensity(true: CodeArray, rows: CodeArray, sizes: Sequence[int]) -> tuple[
 
     The ratio is relative to the expected pMSE of rows drawn from a model that was fitted to the true ones (Snoke, Raab,
     Nowok, Dibben, and Slavkovic 2018): about 1 for these, 1 / (1 - share) for two independent samples of one law, which
-    is 2 for as many rows; less where values are rare. 0 for the true rows themselves. Main effects of values that
-    occur.
+    is 2 for as many rows; less where values are rare. 0 for the true rows themselves. Main effects alone; degrees of
+    freedom are those of values that true rows have.
     """
     both, share = np.concatenate([true, rows]), len(rows) / (len(true) + len(rows))
     features = one_hot(both, sizes)
     label = np.repeat([0.0, 1.0], [len(true), len(rows)])
     score = float(np.mean((probabilities(features, fitted(features, label)) - share) ** 2))
-    freedom = sum(len(np.unique(column)) - 1 for column in both.T)
+    freedom = sum(len(np.unique(column)) - 1 for column in true.T)
     expected = freedom * (1 - share) ** 2 * share / len(both)
     return score, score / expected
 

@@ -132,6 +132,9 @@ def utility(look: drawings.Look) -> None:
         for axis, (key, title, scale) in zip(axes, panels, strict=True):
             ticks = [line["tick"] + 1 for line in stream]
             axis.plot(ticks, [scale * line[key] for line in stream], "o-", color=colors[0], label="ours, 20 releases")
+            held = [line for line in found if line["method"] == "held-out rows" and key in line]
+            at, shown = [line["tick"] + 1 for line in held], [scale * line[key] for line in held]
+            axis.plot(at, shown, "x:", color=colors[5], label="true rows, held out")
             alone = [scale * line[key] for line in once]
             axis.plot(ticks[-1:], alone, "D", color=colors[0], mfc="none", label="ours, one release")
             for (name, (line,)), color, style in zip(known.items(), [colors[5], *colors[1:4]], _DASHES, strict=True):
