@@ -38,12 +38,13 @@ def read(path: Path) -> list[Line]:
 
 
 def by_run(lines: Sequence[Line]) -> dict[str, list[Line]]:
-    """Lines of all seeds together: by stream, epsilon and delta, in the order of the streams."""
+    """Lines of all seeds together, of the newest edition: by stream, epsilon and delta, in the order of the streams."""
     places = list(STREAMS)
     groups: dict[str, list[Line]] = {}
     for line in sorted(lines, key=lambda line: (line["epsilon"], line["delta"], places.index(line["stream"]))):
         groups.setdefault(f"{line['stream']}, {line['epsilon']:g}, {line['delta']:g}", []).append(line)
-    return groups
+    last = {name: max(line.get("edition") or 0 for line in found) for name, found in groups.items()}
+    return {name: [x for x in found if (x.get("edition") or 0) == last[name]] for name, found in groups.items()}
 
 
 def shown(files: Mapping[str, Sequence[Line]]) -> str:
