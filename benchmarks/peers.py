@@ -6,7 +6,7 @@
 NOT PRIVATE: errors against the truth. Prints JSON lines, and adds them to results/peers.jsonl; what is in there is not
 run again. The order of rows does not matter to an offline method, so streams of the same rows have one run. AIM runs
 with dpmm's default, a model of up to 80 MB; lines with ``max_model_mb`` 40 are of half of that. Both size noise by
-zCDP. AIM takes from a minute to half an hour, MST a minute or two, and on evictions an hour.
+zCDP. AIM takes from a minute to half an hour, MST from a minute to twenty, and on evictions an hour.
 """
 
 from __future__ import annotations

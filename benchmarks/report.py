@@ -68,7 +68,8 @@ def _table(stream: str, lines: Sequence[Line]) -> str:
             rows.append(f"| {epsilon:g} | *published: {name}* | 0 | ? | {cells} | | |")
         for (_, e, delta, method, variant), found in sorted(groups.items(), key=lambda item: (item[0][2], item[0][3])):
             if e == epsilon and (method != "independent"):
-                label = f"{method}, {variant}" if variant else method
+                edition = found[0].get("edition") if method == "marginals" else None
+                label = ", ".join(filter(None, [method, variant, f"edition {edition}" if edition else ""]))
                 cells = " | ".join(_cell(found, m) for m in METRICS)
                 seconds = np.median([line["seconds_per_release"] for line in found])
                 k = found[0].get("picks") or ""
