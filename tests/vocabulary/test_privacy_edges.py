@@ -86,7 +86,7 @@ def test_units_in_words() -> None:
     assert capped.words.endswith("that come to be counted within any one period of 30d (at most 20 count, 2 in a tick)")
     assert "belongs to the one in which it comes" in capped.meaning
     assert "in any one period of 30 days, as long" in capped.meaning
-    assert EVENT.meaning.endswith("the promise is for each row.")
+    assert EVENT.meaning.endswith("somebody with many rows is protected less.")
     assert "Someone with many rows" not in PERSON.meaning
     assert "Of each person at most 20 rows count; further ones are left out, and nobody is told." in PERSON.meaning
     assert PERSON.meaning.endswith("nobody is told.")
