@@ -458,7 +458,8 @@ def test_points_of_several_columns_have_laplace_noise_with_delta_above_0() -> No
     assert noise_of(config) == "laplace"
     older = config.begun_as({"edition": 14})
     assert noise_of(older) == "gaussian"
-    for before in (config, older):  # costs of both kinds together cannot be told in one number
+    pure = StreamConfig.from_toml(SQUARE.replace("1e-09", "0")).begun_as({"edition": 14})
+    for before in (config, older, pure):  # costs of both kinds together cannot be told in one number
         assert noise_of(replace(config, after=After(config=before, schema=config.schema, tick=3))) == noise_of(before)
     persons = StreamConfig.from_toml(SQUARE.replace('unit = "event"', 'unit = { person = "who", max_events = 4 }'))
     assert noise_of(persons) == "laplace"

@@ -22,7 +22,7 @@ from synthstream.privacy import Claim, Unit
 from synthstream.schema.columns import MISSING, OTHER, Boolean, Category
 from synthstream.schema.naming import clash, names_a_person
 from synthstream.schema.polygons import BEYOND
-from synthstream.synthesizers.assembly import group_factor, synthesizer_of
+from synthstream.synthesizers.assembly import MANY, group_factor, synthesizer_of
 from synthstream.workload import Workload
 
 # Above these, a promise of epsilon is weak, and next to nothing; above this, delta is likely to matter.
@@ -165,7 +165,7 @@ def _unused_delta(config: StreamConfig, claim: Claim) -> Iterator[Caution]:
     if not budget.pure and claim.pure is not None:
         other = "choose another measure or kind in [synthesizer]"
         if config.synthesizer.points:
-            many = f"{1e6 / budget.epsilon:,.0f}"
+            many = f"{MANY / budget.epsilon:,.0f}"
             other = f"events_per_tick in [synthesizer] if {many} or more may come: then Gaussian noise tells more"
         yield Caution(
             "privacy.delta",

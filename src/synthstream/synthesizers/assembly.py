@@ -45,7 +45,7 @@ _EARLY = 2
 # Stands for the number of ticks of a stream without end in rules.
 _LONG = 1000
 # Events times epsilon from which points of several columns are told better by Gaussian noise (decision 47).
-_MANY = 1e6
+MANY = 1e6
 # Whole tables that the paper's main algorithm chooses at a tick, at most: the rule of its theorem, which is about the
 # baseline, asks for up to 13 on Adult, where three are better throughout (benchmarks/results/tables.md).
 _MOST_PICKS = 3
@@ -108,9 +108,9 @@ def _by_laplace(config: StreamConfig) -> bool:
     kinds together cannot be told in one number.
     """
     if config.after is not None and config.synthesizer.kind == "points":
-        return _by_laplace(config.after.config)
+        return config.after.config.privacy.budget.pure or _by_laplace(config.after.config)
     settings, horizon = config.synthesizer, config.clock.horizon or _LONG
-    many = (settings.events_per_tick or 0.0) * horizon * config.privacy.budget.epsilon >= _MANY
+    many = (settings.events_per_tick or 0.0) * horizon * config.privacy.budget.epsilon >= MANY
     return settings.kind == "points" and len(config.schema.columns) > 1 and config.edition > 14 and not many
 
 
