@@ -62,8 +62,9 @@ def synthesizer_of(config: StreamConfig) -> Synthesizer:
     """
     try:
         whole = replace(config.privacy.budget, coarse=config.edition > 9)
-        by_pure = config.measures == "epochs" or _by_laplace(config)
-        return _MAKERS[config.synthesizer.kind](config, whole.per_event(group_factor(config), by_pure=by_pure))
+        whole = replace(whole, delta=0.0) if _by_laplace(config) else whole
+        budget = whole.per_event(group_factor(config), by_pure=config.measures == "epochs")
+        return _MAKERS[config.synthesizer.kind](config, budget)
     except ValueError as error:
         each = ". That epsilon is what is left for one event of a person" if config.privacy.unit.of_persons else ""
         raise ConfigError(f"{config.name}: {error}{each}") from error
@@ -150,7 +151,6 @@ def _of_tables(config: StreamConfig, budget: Budget) -> Synthesizer:
 
 def _of_points(config: StreamConfig, budget: Budget) -> Synthesizer:
     """The mechanism and the fit of a points stream."""
-    budget = replace(budget, delta=0.0) if _by_laplace(config) else budget
     coordinates = [column for column in config.schema.columns if isinstance(column, Coordinate)]
     if len(coordinates) == 1 and config.synthesizer.events_per_tick is not None:
         raise ValueError("events_per_tick: has no effect on points of one column; leave it out")
