@@ -38,6 +38,11 @@ def environment() -> Environment:
     return found
 
 
+def _midnight(value: datetime) -> bool:
+    """Whether a moment is one between two days, to the minute."""
+    return (value.hour, value.minute) == (0, 0)
+
+
 def moment(value: datetime) -> str:
     """A date; with the time of day, unless it is midnight.
 
@@ -45,7 +50,7 @@ def moment(value: datetime) -> str:
         >>> moment(datetime(2026, 1, 31)), moment(datetime(2026, 1, 31, 12, 30))
         ('2026-01-31', '2026-01-31 12:30')
     """
-    return f"{value:%Y-%m-%d}" if (value.hour, value.minute) == (0, 0) else f"{value:%Y-%m-%d %H:%M}"
+    return f"{value:%Y-%m-%d}" if _midnight(value) else f"{value:%Y-%m-%d %H:%M}"
 
 
 def until(end: datetime) -> str:
@@ -55,7 +60,7 @@ def until(end: datetime) -> str:
         >>> until(datetime(2026, 3, 1)), until(datetime(2026, 1, 31, 12, 30))
         ('2026-02-28', '2026-01-31 12:30')
     """
-    return moment(end) if (end.hour, end.minute) != (0, 0) else f"{end - timedelta(days=1):%Y-%m-%d}"
+    return f"{end - timedelta(days=1):%Y-%m-%d}" if _midnight(end) else moment(end)
 
 
 def period(start: datetime, end: datetime) -> str:
@@ -67,7 +72,7 @@ def period(start: datetime, end: datetime) -> str:
         >>> period(datetime(2026, 2, 1, 18), datetime(2026, 2, 2))
         '2026-02-01 18:00 to before 2026-02-02 00:00'
     """
-    if any((end.hour, end.minute) != (0, 0) for end in (start, end)):
+    if not (_midnight(start) and _midnight(end)):
         return f"{start:%Y-%m-%d %H:%M} to before {end:%Y-%m-%d %H:%M}"
     first, last = moment(start), until(end)
     return first if first == last else f"{first} to {last}"
