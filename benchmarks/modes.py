@@ -215,43 +215,36 @@ def run(name: str, epsilon: float, delta: float, seed: int) -> dict[str, Any]:
     return {**facts, "quarters": found, "seconds": round(time.perf_counter() - begun, 1), **environment()}
 
 
-def compared(lines: Sequence[Mapping[str, Any]], others: Sequence[Mapping[str, Any]]) -> dict[str, list[float]]:
-    """Errors at each quarter, mean over seeds: of what both have, those of the first, then the ratio to the second."""
-    found = {}
-    for key, number in (("l1_single", 1), ("l1_pairs", 2)):
-        names = [n for n in lines[0]["quarters"][0].get("tables", ()) if n.count("+") == number - 1]
-        if others:
-            names = [n for n in names if n in others[0]["quarters"][0].get("tables", ())]
-        if names:
-            found[key] = [
-                [float(np.mean([line["quarters"][k]["tables"][n] for line in some for n in names])) for k in range(4)]
-                for some in (lines, others)
-                if some
-            ]
-    if all("w1" in some[0]["quarters"][0] for some in (lines, others) if some):
-        found["w1"] = [
-            [float(np.mean([line["quarters"][k]["w1"] for line in some])) for k in range(4)]
-            for some in (lines, others)
-            if some
-        ]
-    return {
-        key: each[0] + ([a / max(b, 1e-9) for a, b in zip(*each, strict=True)] if len(each) > 1 else [])
-        for key, each in found.items()
-    }
+def figures(lines: Sequence[Mapping[str, Any]], tables: Sequence[str]) -> dict[str, FloatArray]:
+    """Errors at each quarter, mean over lines, by their names: of these tables, and of places if there are any."""
+    found = dict[str, FloatArray]()
+    for key, columns in (("l1_single", 1), ("l1_pairs", 2)):
+        if names := [name for name in tables if name.count("+") == columns - 1]:
+            each = [[[quarter["tables"][n] for n in names] for quarter in line["quarters"]] for line in lines]
+            found[key] = np.mean(each, axis=(0, 2))
+    if "w1" in lines[0]["quarters"][0]:
+        found["w1"] = np.mean([[quarter["w1"] for quarter in line["quarters"]] for line in lines], axis=0)
+    return found
 
 
 def shown(lines: Sequence[Mapping[str, Any]]) -> str:
-    """A row for each mode and delta."""
+    """A row for each mode and delta, of what it and the mode that it is held against both have."""
     head = ["mode", "delta", "what", "at the quarters", "than", "ratio", "must cost"]
     found = [f"| {' | '.join(head)} |", "| --- " * len(head) + "|"]
     for name, mode in MODES.items():
         for delta in sorted({line["delta"] for line in lines}):
-            own, than = ([x for x in lines if (x["mode"], x["delta"]) == (n, delta)] for n in (name, mode.than))
-            for key, values in compared(own, than).items() if own else ():
-                errors, ratios = (
-                    " ".join(f"{v:.{d}f}" for v in some) for d, some in ((4, values[:4]), (2, values[4:]))
-                )
-                cells = [name, f"{delta:g}", key, errors, mode.than, ratios, f"{mode.cost:g}" if mode.than else ""]
+            own, than = ([x for x in lines if (x["mode"], x["delta"]) == (n, delta)] for n in (name, mode.than or name))
+            if not own:
+                continue
+            theirs = than[0]["quarters"][0].get("tables", ())
+            tables = [table for table in own[0]["quarters"][0].get("tables", ()) if table in theirs]
+            beside = figures(than, tables)
+            for key, values in figures(own, tables).items():
+                if key not in beside:
+                    continue
+                cells = [name, f"{delta:g}", key, " ".join(f"{v:.4f}" for v in values), mode.than]
+                ratios = values / np.maximum(beside[key], 1e-9)
+                cells += [" ".join(f"{r:.2f}" for r in ratios), f"{mode.cost:g}"] if mode.than else ["", ""]
                 found.append(f"| {' | '.join(cells)} |")
     return "\n".join(found)
 
