@@ -22,7 +22,7 @@ from synthstream.publish.folder import ParquetSink
 from synthstream.publish.outlets import as_begun, parquet_sink, refuse_other_releases
 from synthstream.publish.published import Releases
 from synthstream.synthesizers.succession import carried_cells, promise_of
-from synthstream.workload import FloatArray, Workload
+from synthstream.workload import FloatArray, IntArray, Workload
 
 # Wraps steps that take a while; the text says what is done.
 Steps = Callable[[list[int], str], Iterable[int]]
@@ -66,6 +66,15 @@ class Cells:
     measured: FloatArray
     stderr: FloatArray
     since: FloatArray
+
+    def at(self, places: IntArray | slice) -> Cells:
+        """Some of the cells, in the shape of their places."""
+        return Cells(
+            count=self.count[places],
+            measured=self.measured[places],
+            stderr=self.stderr[places],
+            since=self.since[places],
+        )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -80,13 +80,9 @@ def latest(found: History, marginal: tuple[int, ...], newest: Cells) -> tuple[Ce
 
 def running(cells: Cells, here: slice, *, known: NDArray[np.bool_] | bool = True) -> Cells:
     """Counts of a table in one release; measured ones where they are known and count all ticks from the first."""
-    whole = (cells.since[here] == 0) & known
-    return Cells(
-        count=cells.count[here],
-        measured=np.where(whole, cells.measured[here], np.nan),
-        stderr=np.where(whole, cells.stderr[here], np.nan),
-        since=cells.since[here],
-    )
+    own = cells.at(here)
+    measured, stderr = (np.where((own.since == 0) & known, each, np.nan) for each in (own.measured, own.stderr))
+    return replace(own, measured=measured, stderr=stderr)
 
 
 def kind_of(column: Column) -> str:
@@ -130,14 +126,14 @@ def _bars(column: Column, now: Cells) -> Markup:
     if not natural:
         groups = sorted(groups, key=lambda group: -now.count[group[0]])
         names = [names[group[0]] for group in groups]
-    drawn = part_of(now, groups)
+    drawn = _grouped(now, groups)
     bars = [_bar(name, drawn, i, muted=groups[i][0] >= values) for i, name in enumerate(names)]
     head = bars if natural or len(bars) <= _SHOWN + 2 else bars[:_SHOWN]
     table = numbers(column, names, drawn, beyond_noise(drawn)) if np.isfinite(drawn.stderr).any() else None
     return bar_chart(head, more=bars[len(head) :], title=f"{column.title} now", table=table)
 
 
-def part_of(now: Cells, groups: Sequence[Sequence[int]]) -> Cells:
+def _grouped(now: Cells, groups: Sequence[Sequence[int]]) -> Cells:
     """Counts of groups of cells of one table, whose noise is independent."""
     return Cells(
         count=np.array([now.count[group].sum() for group in groups]),

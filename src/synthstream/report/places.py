@@ -18,7 +18,7 @@ from synthstream.publish.history import Cells, History, Steps, Tick
 from synthstream.release.points import Masses
 from synthstream.report.association import beyond_noise
 from synthstream.report.charts import Bar, Table, bar_chart, density_map
-from synthstream.report.distributions import kind_of, labels_of, latest, middle_chart, part_of, quantiles
+from synthstream.report.distributions import kind_of, labels_of, latest, middle_chart, quantiles
 from synthstream.report.page import until
 from synthstream.report.scales import RANGE, linear, number, ranged, ranges
 from synthstream.schema.binned import Number, open_ended
@@ -164,7 +164,7 @@ def _by_value(
     for k in sorted(frequent.tolist()):
         yield (
             f"{columns[chosen].title} {labels_of(columns[chosen])[k]}",
-            _of_cells(view, part_of(now, at[k][:, None]), clear[at[k]], told=not note),
+            _of_cells(view, now.at(at[k]), clear[at[k]], told=not note),
         )
 
 
@@ -213,11 +213,12 @@ def _of_cells(view: View, now: Cells, clear: NDArray[np.bool_], *, told: bool) -
     steps = view.steps(np.arange(len(view.values), dtype=np.int32))
     where = np.zeros((2**view.depth, 2**view.depth), dtype=np.int64)
     where[steps[:, up], steps[:, across]] = np.arange(len(view.values))
-    measured = (now.measured[where], now.stderr[where])
+    drawn = now.at(where)
+    measured = (drawn.measured, drawn.stderr)
     return Grid(
         across=axes[across],
         up=axes[up],
-        counts=now.count[where],
+        counts=drawn.count,
         degrees=degrees,
         noise=~clear[where],
         measured=measured if told and np.isfinite(measured).all() else None,

@@ -17,7 +17,7 @@ from synthstream.errors import ConfigError
 from synthstream.publish.history import Cells
 from synthstream.report.association import beyond_noise
 from synthstream.report.charts import SHADES, shade_of
-from synthstream.report.distributions import labels_of, numbers, part_of
+from synthstream.report.distributions import labels_of, numbers
 from synthstream.report.page import macro
 from synthstream.report.scales import class_labels, classes, number, ranged
 from synthstream.schema.columns import Category, Column
@@ -133,7 +133,7 @@ def map_of_regions(regions: Regions, column: Column, now: Cells, *, what: str, n
         bounds=legend,
         top=top,
         note=" ".join(filter(None, [note, marks, f"Not on the map: {', '.join(away)}." if away else ""])),
-        table=numbers(column, [labels[code] for code in shown], part_of(now, [[code] for code in shown]), clear[shown]),
+        table=numbers(column, [labels[code] for code in shown], now.at(np.array(shown)), clear[shown]),
     )
 
 
