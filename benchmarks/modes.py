@@ -1,7 +1,7 @@
 """Each way to run a stream beside its own simpler form: one JSON line for each, and the ratio of their errors.
 
     python -m benchmarks.modes --delta 0 1e-9 --seeds 2
-    python -m benchmarks.modes --mode function persons places --delta 0 --out /tmp/modes.jsonl
+    python -m benchmarks.modes --mode function persons place --delta 0 --out /tmp/modes.jsonl
 
 A constraint can only add knowledge; a place alone is a stream of points; a horizon of ten years should not spoil the
 first months. Where a ratio is far above what the mode must cost (last column of the table), look for a fault: four were
