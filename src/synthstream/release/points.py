@@ -70,7 +70,8 @@ class PointRelease(Release):
     measured: TreeMeasured | TurnstileMeasured | NodeCounts
     model: Masses
 
-    def _made(self, n: int | None, rng: np.random.Generator) -> pl.DataFrame:
+    def _made(self, n: int | None, rng: np.random.Generator | None) -> pl.DataFrame:
+        rng = rng or self._rng()
         return self.schema.decode(self.model.points(self.model.number if n is None else n, rng), rng)
 
     @override

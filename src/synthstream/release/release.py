@@ -108,7 +108,7 @@ class Release(Sent, ABC):
                 points, new ones are drawn as long as there is neither ``where`` nor a file to read. If there are none
                 to draw from, the answer is empty.
             where: a condition on their columns: see :func:`synthstream.schema.conditions.condition`.
-            rng: public randomness, or a seed; left out: from the chain head, so that the rows are always the same.
+            rng: public randomness, or a seed; left out: the rows are always the same.
 
         Raises:
             SchemaError: the condition cannot be read, or compares a column with what it cannot hold, or is of none.
@@ -121,7 +121,7 @@ class Release(Sent, ABC):
             raise TypeError(f"rows: n must be a whole number of rows, not {n!r}; a condition goes to where=...")
         if n is not None and n < 0:
             raise ValueError(f"n must be at least 0, not {n}")
-        rng = self._rng() if rng is None else np.random.default_rng(rng)
+        rng = None if rng is None else np.random.default_rng(rng)
         if where is None and self.files is None and self.model_weights is None:
             return self._made(n, rng)
         rows, weights = self.listed
@@ -130,7 +130,7 @@ class Release(Sent, ABC):
             rows, weights = rows.filter(inside), None if weights is None else weights[inside]
         if weights is not None:
             rows = rows[np.repeat(np.arange(rows.height), weights)]
-        return rows if n is None else drawn(rows, n, rng, where=where)
+        return rows if n is None else drawn(rows, n, rng or self._rng(), where=where)
 
     @property
     def model_weights(self) -> IntArray | None:
@@ -141,7 +141,7 @@ class Release(Sent, ABC):
     def listed(self) -> tuple[pl.DataFrame, IntArray | None]:
         """All rows, and for how many events each of them stands; ``None``: each for one."""
         if self.files is None:
-            return self._made(None, self._rng()), self.model_weights
+            return self._made(None, None), self.model_weights
         rows, name = self.files("rows.parquet"), weight_name(self.schema)
         if name not in rows.columns:
             return rows, None
@@ -157,7 +157,7 @@ class Release(Sent, ABC):
         return np.random.default_rng(seed_of(self.head, "rows"))
 
     @abstractmethod
-    def _made(self, n: int | None, rng: np.random.Generator) -> pl.DataFrame:
+    def _made(self, n: int | None, rng: np.random.Generator | None) -> pl.DataFrame:
         """Rows of the model; ``n`` of them, or as many as it has."""
 
     @abstractmethod
@@ -256,8 +256,11 @@ class TableRelease(Located, Release):
     # Whether its tables count all events up to its tick; those of a window count what lies in it.
     running: ClassVar[bool] = True
 
-    def _made(self, n: int | None, rng: np.random.Generator) -> pl.DataFrame:
+    def _made(self, n: int | None, rng: np.random.Generator | None) -> pl.DataFrame:
         codes = self.model.codes
+        if n is None and rng is None and self.facts.get("edition", 1) > 14:
+            return self.schema.decode(codes.astype(np.int32), None)
+        rng = rng or self._rng()
         if n is not None:
             codes = codes[rng.choice(len(codes), size=n, replace=n > len(codes))] if n and len(codes) else codes[:0]
         return self.schema.decode(codes.astype(np.int32), rng)

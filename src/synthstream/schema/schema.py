@@ -139,11 +139,18 @@ class Schema:
         codes = np.stack([column.read(rows) for column in self.columns], axis=1)
         return codes if self.region is None else self.region.kept(codes)
 
-    def decode(self, codes: CodeArray, rng: np.random.Generator) -> pl.DataFrame:
-        """Rows for codes."""
-        cells = [column.decode(codes[:, i], rng) for i, column in enumerate(self.columns)]
+    def decode(self, codes: CodeArray, rng: np.random.Generator | None) -> pl.DataFrame:
+        """Rows for codes.
+
+        Args:
+            codes: shape ``(rows, columns)``.
+            rng: public randomness; of points. ``None``: where in its bins a row lies depends on its number alone, so it
+                stays there while the row stays.
+        """
+        own = [rng or np.random.default_rng(list(column.name.encode())) for column in self.columns]
+        cells = [column.decode(codes[:, i], own[i]) for i, column in enumerate(self.columns)]
         cells = ordered(self.columns, codes, cells, self.in_order) if self.in_order else cells
-        cells = cells if self.region is None else self.region.placed(codes, cells, rng)
+        cells = cells if self.region is None else self.region.placed(codes, cells, rng or own[0])
         return pl.DataFrame([*cells, *(more for i in range(len(self.columns)) for more in self._further(i, codes))])
 
     def _further(self, i: int, codes: CodeArray) -> list[pl.Series]:
