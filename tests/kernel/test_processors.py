@@ -41,7 +41,7 @@ ROOT = Path(__file__).parents[2]
 DIGESTS = {
     "Points 20": "63f79779157c8c96",
     "Marginals 20": "533b103058b0ec49",
-    "Refreshed 20": "13b4579a172dacca",
+    "Refreshed 20": "7e1b8017d7f12eed",
     "Selective 20": "1e1b37e9025dab01",
     "Points of a person 1e-07": "3e5df4160d352d4d",
     "Selective 1e-07": "8338fc46673b9102",
@@ -50,7 +50,7 @@ DIGESTS = {
     "participation 20": "8e00263a17ab3b69",
     "Points 500": "4297257117b1126a",
     "Marginals 500": "6ebc74aac9f4e256",
-    "Refreshed 500": "ccc8eeac00661ba4",
+    "Refreshed 500": "dfb71d826c9c665a",
     "Selective 500": "a1e883be9a127af2",
     "participation 500": "02580585a5b5fb0f",
     "Points None": "553e6c4f20c6c400",

@@ -101,7 +101,7 @@ def test_worst_path_cost_on_exhaustive_neighbours_equals_the_claim(
             others = [event + bursts[tick] for event in events]
         tracing = TracingGate(SeededGate(1))
         releases = run(m, stream, tracing)
-        assert shown(releases) == ([0, 1, 2, 3, 7, 8] if early else [0, 1, 2, 5])
+        assert shown(releases) == ([0, 1, 2, 3, 7, 8] if early else [0, 1, 2, 5, 8])
         for other in others:
             replaying = ReplayingGate(tracing.trace)
             again = run(m, [*stream[:tick], other, *stream[tick + 1 :]], replaying)
@@ -109,7 +109,7 @@ def test_worst_path_cost_on_exhaustive_neighbours_equals_the_claim(
             worst = max(worst, path_cost(tracing.trace, replaying.trace)[0])
     assert worst <= m.claim().rho
     # Of tables in which a replaced row moves two cells, the total is none.
-    spare = 0.03 if (neighbours, unit) == ("replace-one", EVENT) else 0.001
+    spare = 0.03 if (neighbours, unit) == ("replace-one", EVENT) else 0.003
     assert float(worst) > (1 - spare) * float(m.claim().rho)
 
 
@@ -119,7 +119,7 @@ def test_small_tables_are_known_at_every_tick_and_larger_ones_at_refreshes() -> 
         WORKLOAD.count(rng.integers(0, (2, 3), size=(n, 2)).astype(np.int32)) for n in (5, 0, 9, 1, 4, 2, 0, 8, 3)
     ]
     exact = np.cumsum(stream, axis=0)
-    assert [t for t in range(9) if m.times.comes(t)] == [0, 1, 2, 5]
+    assert [t for t in range(9) if m.times.comes(t)] == [0, 1, 2, 5, 8]
     for tick, measured in enumerate(run(m, stream, ExactGate())):
         assert measured.workload.marginals == (WORKLOAD.marginals if m.times.comes(tick) else WORKLOAD.marginals[:3])
         assert np.allclose(measured.values, exact[tick][: measured.values.size], atol=m.resolution)
@@ -129,19 +129,19 @@ def test_small_tables_are_known_at_every_tick_and_larger_ones_at_refreshes() -> 
 def test_bursts_bring_refreshes_early_and_no_more_than_there_is_room_for() -> None:
     """A tick is a burst if the total, which is exact here, moves by more than a half of itself."""
     m = mechanism(horizon=64, growth=1.5, early=2)
-    planned = [0, 1, 2, 4, 6, 9, 14, 22, 34, 51]
+    planned = [0, 1, 2, 4, 6, 9, 14, 22, 34, 51, 63]
     assert [t for t in range(64) if m.times.comes(t)] == list(m.times.up_to(63).ticks) == planned
 
     def ticks(bursts: dict[int, int], how: Refreshed = m) -> list[int]:
         return shown(run(how, [at(1) * (1 + bursts.get(t, 0)) for t in range(64)], ExactGate()))
 
     assert ticks({}) == planned
-    assert ticks({30: 100_000}) == [*planned[:8], 30, 51]  # not again after 34
-    assert ticks({30: 100_000, 40: 40_000}) == [*planned[:8], 30, 51]  # the second one is less than half
-    assert ticks({30: 100_000, 40: -60_000}) == [*planned[:8], 30, 40]  # what goes is a burst, too
-    assert ticks({30: -100_000, 40: -40_000}) == [*planned[:8], 30, 51]
+    assert ticks({30: 100_000}) == [*planned[:8], 30, 51, 63]  # not again after 34
+    assert ticks({30: 100_000, 40: 40_000}) == [*planned[:8], 30, 51, 63]  # the second one is less than half
+    assert ticks({30: 100_000, 40: -60_000}) == [*planned[:8], 30, 40, 63]  # what goes is a burst, too
+    assert ticks({30: -100_000, 40: -40_000}) == [*planned[:8], 30, 51, 63]
     many = {30: 100_000, 31: 200_000, 32: 400_000, 33: 800_000, 50: 3_000_000}
-    assert ticks(many) == [*planned[:8], 30, 31, 50]  # there is room again, as one was due after 34
+    assert ticks(many) == [*planned[:8], 30, 31, 50, 63]  # there is room again, as one was due after 34
     assert ticks(many, mechanism(horizon=64, growth=1.5)) == planned
     assert len(m.larger.weights) == len(planned) + 2
     assert mechanism(horizon=9, growth=1.1, early=2).times.spare == 0  # every tick has a refresh
@@ -219,7 +219,7 @@ def test_covariance_is_that_of_the_implementation() -> None:
                     values = measured.marginal(marginal)[0].reshape(-1)
                     effect[tick, call] = values[0] / amount * gate.scale
         q = WORKLOAD.marginals.index(marginal)
-        for s, t in itertools.product([0, 1, 2, 5] if q else range(9), repeat=2):
+        for s, t in itertools.product([0, 1, 2, 5, 8] if q else range(9), repeat=2):
             assert effect[s] @ effect[t] == pytest.approx(m.covariance(s, t)[q], rel=1e-3)
 
 
@@ -232,7 +232,7 @@ def test_released_values_vary_as_stated(horizon: int | None) -> None:
     for _ in range(40):
         state, measured = m.step(state, zeros, gate)
         values.append(measured.marginal((0,))[0])
-    for s, t in ((0, 0), (20, 20), (25, 39), (39, 39)):
+    for s, t in ((0, 0), (20, 20), (36, 38), (38, 38), (39, 39)):
         assert np.mean(values[s] * values[t]) == pytest.approx(m.covariance(s, t)[1], rel=0.12)
 
 
@@ -241,12 +241,12 @@ def test_early_refreshes_of_a_long_horizon_are_not_left_to_noise() -> None:
     older = replace(mechanism(horizon=1000, growth=1.1), edition=14)
     newer, pair = replace(older, edition=15), WORKLOAD.place[(0, 1)]
     early, late = (
-        [np.sqrt(newer.variance(t)[pair] / older.variance(t)[pair]) for t in ts] for ts in ((1, 9), (250, 999))
+        [np.sqrt(newer.variance(t)[pair] / older.variance(t)[pair]) for t in ts] for ts in ((1, 9), (250, 998))
     )
     assert max(early) < 0.6
     assert max(late) < 1.03
     same = replace(mechanism(horizon=60, growth=1.1), edition=14)
-    assert np.allclose(replace(same, edition=15).variance(59), same.variance(59), rtol=0.02)
+    assert np.allclose(replace(same, edition=15).variance(58), same.variance(58), rtol=0.04)
 
 
 def test_a_refresh_makes_numbers_at_every_tick_more_exact() -> None:
@@ -273,11 +273,24 @@ def test_a_fingerprint_is_of_what_decides_how_values_are_encoded() -> None:
     assert m.fingerprint() == mechanism().fingerprint()
 
 
-def test_the_last_refresh_of_a_stream_is_near_its_end() -> None:
+def test_the_last_refresh_of_a_stream_is_at_its_end() -> None:
     for horizon in (1, 2, 10, 100):
         m = mechanism(horizon=horizon, growth=1.1)
-        assert m.times.last(horizon - 1)[0] + 1 >= horizon / 1.1**0.5 - 0.5
         assert m.times.comes(0)
+        assert m.times.comes(horizon - 1)
+        older = replace(m, edition=14).times
+        assert older.last(horizon - 1)[0] + 1 >= horizon / 1.1**0.5 - 0.5
+        assert older.comes(horizon - 1) == (horizon <= 10)
+
+
+def test_the_closing_refresh_costs_others_little() -> None:
+    m = mechanism(horizon=245, growth=1.1)
+    without, pair = replace(m), WORKLOAD.place[(0, 1)]
+    vars(without)["times"] = replace(m.times, closing=False)
+    ratios = [np.sqrt(m.variance(t)[pair] / without.variance(t)[pair]) for t in (0, 20, 100, 200, 244)]
+    assert max(ratios[:-1]) < 1.02
+    assert ratios[-1] < 1.05
+    assert m.variance(244)[1] < 0.35 * m.variance(243)[1]
 
 
 @pytest.mark.parametrize(

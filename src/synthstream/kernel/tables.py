@@ -207,7 +207,7 @@ class Refreshed(TableMechanism):
         >>> workload = Workload.all_up_to(2, sizes=(2, 3))
         >>> mechanism = Refreshed(workload=workload, budget=Budget(epsilon=1.0, delta=1e-9), horizon=20)
         >>> [tick for tick in range(20) if mechanism.times.comes(tick)]
-        [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 15, 16, 18]
+        [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 15, 16, 18, 19]
         >>> float(mechanism.claim().rho / mechanism.budget.rho) <= 1
         True
     """
@@ -233,7 +233,7 @@ class Refreshed(TableMechanism):
     @cached_property
     def times(self) -> RefreshTimes:
         """When there are refreshes, if none comes early."""
-        return RefreshTimes(self.growth, self.horizon, self.early)
+        return RefreshTimes(self.growth, self.horizon, self.early, closing=self.edition > 14)
 
     @cached_property
     def singles(self) -> Dense:

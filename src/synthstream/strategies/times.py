@@ -88,6 +88,8 @@ _ENDLESS = 64
 # From edition 15 on the variance of a refresh counts at least so much, beside the one that counts most: the first ones
 # of a long horizon serve few ticks, and next to nothing is lost later.
 _LEAST = 0.01
+# So the closing refresh counts: what it tells stays, and others lose 1 % of their exactness by it.
+_CLOSING = 0.5
 # How much a refresh that may come early counts, beside the last of the others, if it comes at all.
 _EARLY = 0.2
 
@@ -111,25 +113,28 @@ class Refreshes(NamedTuple):
 class RefreshTimes:
     """Refreshes that come when the stream is ``growth`` times as old as at the one before, from the first tick on.
 
-    With a horizon they are set backwards from it: the last one is as near to it as to the next.
+    With a horizon they are set backwards from it: of those, the last one is as near to it as to the next.
 
     Args:
         growth, horizon: see :class:`synthstream.kernel.tables.Refreshed`.
         early: so many refreshes, at most, may have come before their time.
+        closing: whether one more comes at the end of the last tick. What is published then stays.
 
     Example:
         >>> [tick for tick in range(20) if RefreshTimes(1.1, 20).comes(tick)]
-        [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 15, 16, 18]
+        [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 15, 16, 18, 19]
     """
 
     growth: float
     horizon: int | None
     early: int = 0
+    closing: bool = True
 
     @cached_property
     def ages(self) -> tuple[int, ...]:
         """Ages in ticks at which tables are refreshed, up to the horizon."""
-        age, found = float(round((self.horizon or 1) / math.sqrt(self.growth))), {1}
+        age = float(round((self.horizon or 1) / math.sqrt(self.growth)))
+        found = {1, self.horizon or 1} if self.closing else {1}
         while age >= 1:
             found.add(round(age))
             age /= self.growth
@@ -163,10 +168,10 @@ class RefreshTimes:
     def after(self, tick: int, done: Refreshes, *, burst: bool) -> Refreshes:
         """Refreshes up to a tick, from those before it: there is one if it is due, or if a burst may bring it early.
 
-        One that came early is not due again at its own time.
+        One that came early is not due again at its own time, unless it is the closing one.
         """
         due = self.last(tick)[1] + 1
-        comes = len(done.ticks) < due + (self.spare if burst else 0)
+        comes = len(done.ticks) < due + (self.spare if burst or (self.closing and tick + 1 == self.horizon) else 0)
         return Refreshes((*done.ticks, tick)) if comes else done
 
     def weights(self, larger: int, edition: Edition) -> tuple[float, ...]:
@@ -181,6 +186,8 @@ class RefreshTimes:
         late = min(1.0, _FEW / larger) if larger else 0.0
         ages = pairwise([*self.ages, self.horizon + 1])
         found = [(end - begin) * float(begin) ** late for begin, end in ages]
+        if self.closing:
+            found[-1] = max(found[-1], _CLOSING * max(found))
         least = _LEAST * max(found) if edition > 14 else 0.0
         weights = tuple(max(weight, least) for weight in found)
         return weights + (_EARLY * weights[-1],) * self.spare
