@@ -64,13 +64,15 @@ def shown(files: Mapping[str, Sequence[Line]]) -> str:
 
 
 def beside_peers(lines: Sequence[Line]) -> str:
-    """AvgRelL1 at the quarters and over the last whole cycle, AvgWE at the end and over it, and independent columns.
+    """AvgRelL1 at the quarters, over the last whole cycle and of the last release, AvgWE of the same, and independent
+    columns.
 
-    Beside them offline releases of all rows, which see no order: streams of the same rows share their figures. Of runs
-    of AIM with models of several sizes the last one counts.
+    Beside them offline releases of all rows, as the last release is one: they see no order, so streams of the same rows
+    share their figures. Of runs of AIM with models of several sizes the last one counts.
     """
     offline = {(line["stream"], line["method"], line["delta"]): _offline(line) for line in read(PEERS)}
-    head = ["stream", "delta", "seeds", "25 %", "50 %", "75 %", "100 %", "last cycle", "AvgWE at 100 %", "last cycle"]
+    head = ["stream", "delta", "seeds", "25 %", "50 %", "75 %", "100 %", "last cycle", "last release"]
+    head += ["AvgWE at 100 %", "last cycle", "last release"]
     head += ["independent, no noise", "offline MST", "offline AIM"]
     found = [f"| {' | '.join(head)} |", "| --- " * len(head) + "|"]
     for runs in by_run(lines).values():
@@ -81,9 +83,9 @@ def beside_peers(lines: Sequence[Line]) -> str:
             f"{delta:g}",
             str(len(runs)),
             *(f"{value:.3f}" for value in quarters(runs, "avg_rel_l1")),
-            _cycle(runs, "avg_rel_l1", 3),
+            *(_mean(runs, name, "avg_rel_l1", 3) for name in ("cycle", "final")),
             f"{quarters(runs, 'avg_we')[-1]:.5f}",
-            _cycle(runs, "avg_we", 5),
+            *(_mean(runs, name, "avg_we", 5) for name in ("cycle", "final")),
             f"{quarters(runs, 'independent_avg_rel_l1')[-1]:.3f}",
             *peers,
         ]
@@ -91,9 +93,9 @@ def beside_peers(lines: Sequence[Line]) -> str:
     return "\n".join(found)
 
 
-def _cycle(runs: Sequence[Line], key: str, digits: int) -> str:
-    """Mean over the last whole cycle; nothing of runs from before there was such a figure."""
-    found = [line["cycle"][key] for line in runs if "cycle" in line]
+def _mean(runs: Sequence[Line], name: str, key: str, digits: int) -> str:
+    """Mean over the last whole cycle, or of the last release; nothing of runs from before there was such a figure."""
+    found = [line[name][key] for line in runs if name in line]
     return f"{sum(found) / len(found):.{digits}f}" if found else ""
 
 

@@ -13,13 +13,14 @@ Theorem 5.1 (synthstream.synthesizers.bounds.picks_rule) from public facts, of `
 
 Errors over all pairs of columns (benchmarks.metrics) of what is published: of our rows; of the papers' models, the
 expected tables, which leaves out the chance in drawing rows from them. They are means over the last ten ticks
-(``avg_we``, ``avg_rel_l1``, ...), over all ticks (``all_ticks``), and over the last ten ticks up to 25, 50, 75 and
-100 % of the ticks (``quarters``, with ``independent_`` for independent columns at the same ticks; fewer than ten where
-a quarter has fewer). Where larger tables are measured at refreshes, or once an epoch, ``cycle`` has means over the last
-whole cycle: from a refresh, or the end of an epoch, to the last tick before the next one. The last ten ticks may lie in
-its better half. ``changed_rows`` is of the last ten ticks, ``changed_second_half`` of the second half. The slowest
-release leaves out the first, which starts the machinery. The horizon is declared to be the number of ticks, unless the
-stream says otherwise. Totals are private.
+(``avg_we``, ``avg_rel_l1``, ...), of the last one (``final``), over all ticks (``all_ticks``), and over the last ten
+ticks up to 25, 50, 75 and 100 % of the ticks (``quarters``, with ``independent_`` for independent columns at the same
+ticks; fewer than ten where a quarter has fewer). Where larger tables are measured at refreshes, or once an epoch,
+``cycle`` has means over the last whole cycle: from a refresh, or the end of an epoch, to the last tick before the next
+one, where the end of the stream does not cut it short. The last ten ticks may lie in its better half. ``changed_rows``
+is of the last ten ticks, ``changed_second_half`` of the second half. The slowest release leaves out the first, which
+starts the machinery. The horizon is declared to be the number of ticks, unless the stream says otherwise. Totals are
+private.
 
 ``--set`` gives keys of [synthesizer], separated by commas; nothing, as in ``--set ''``, for the defaults. Given more
 than once, each is run, and a table compares them.
@@ -34,6 +35,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal, Protocol, get_args
 
@@ -257,8 +259,8 @@ def run(
         if sys.stderr.isatty():
             print(f"\r{tick + 1}/{ticks}", end="", file=sys.stderr)
     facts |= _means(errors[-LAST:])
-    over_all = _means(errors)
-    facts["all_ticks"] = {key: over_all[key] for key in ("avg_we", "avg_rel_l1")}
+    for name, means in (("all_ticks", _means(errors)), ("final", _means(errors[-1:]))):
+        facts[name] = {key: means[key] for key in ("avg_we", "avg_rel_l1")}
     facts["quarters"] = [_quarter(span, batches.ends, errors, alone) for span in spans]
     if isinstance(runner, Private) and (whole := last_cycle(runner.refreshed())):
         means = _means(errors[whole.start : whole.stop])
@@ -297,13 +299,14 @@ def quarters(ticks: int) -> list[range]:
 
 
 def last_cycle(refreshed: Sequence[int]) -> range:
-    """Ticks from the last refresh but one to the tick before the last; none if that is one tick, or there is no cycle.
+    """Ticks from one of the last refreshes to the tick before the next one, the longer of the last two such spans, as
+    the end of the stream may cut the last one short; none if that is one tick, or there is no cycle.
 
     Example:
-        >>> last_cycle([0, 1, 5, 9]), last_cycle([7, 8]), last_cycle([3])
-        (range(5, 9), range(0, 0), range(0, 0))
+        >>> last_cycle([0, 1, 5, 9]), last_cycle([0, 1, 7, 10]), last_cycle([7, 8]), last_cycle([3])
+        (range(5, 9), range(1, 7), range(0, 0), range(0, 0))
     """
-    found = range(*refreshed[-2:]) if len(refreshed) > 1 else range(0)
+    found = max((range(*pair) for pair in pairwise(refreshed[-3:])), key=len, default=range(0))
     return found if len(found) > 1 else range(0)
 
 

@@ -9,6 +9,7 @@ import pytest
 from benchmarks.metrics import table_errors
 
 from synthstream.fit.aims import Earlier, _possible, aims
+from synthstream.fit.changes import standing_out
 from synthstream.fit.lowrank import common
 from synthstream.fit.moves import Effort, _layout, move
 from synthstream.fit.population import Population, fit
@@ -281,6 +282,44 @@ def test_old_tables_are_carried_to_fresh_margins() -> None:
     table = model.table([0, 1])
     # The old table held 240 events more in each of these cells than independent columns would.
     assert table[1, 1] > 60
+
+
+def test_rare_codes_do_not_follow_the_noise_of_a_column_that_changes() -> None:
+    expected, change, rng = (
+        np.array([27_000.0, 3_000.0, *[30.0] * 4]),
+        np.array([500.0, *[0.0] * 5]),
+        np.random.default_rng(0),
+    )
+    off = np.zeros((2, 6))
+    for _ in range(400):
+        gap = change + rng.normal(0, 140, 6)
+        for k, known in enumerate((None, expected)):  # until edition 14, and since
+            off[k] += (standing_out(gap, 140.0**2, expected=known) - change) ** 2 / 400
+    assert off[1, 2:].mean() < 0.5 * off[0, 2:].mean()
+    assert off[1, 0] < off[0, 0]
+    # What noise cannot be is followed, also where nothing was expected and nothing else moves.
+    sudden = np.zeros(100)
+    sudden[7] = 1500.0
+    assert standing_out(sudden, 140.0**2, expected=np.where(sudden > 0, 0.0, 1000.0))[7] > 1200
+
+
+@pytest.mark.parametrize("steady", [False, True])
+def test_new_events_are_taken_to_be_as_those_between_the_last_refreshes(steady: bool) -> None:
+    """So rows of a stream that drifts need not wait for what stands out of noise. Of a drift that ends news tell."""
+    workload, off = Workload.all_up_to(1, sizes=(4,)), np.zeros((2, 20))
+    counts = np.array([[8_000.0, 1_000, 500, 500], [8_100.0, 1_900, 500, 500], [8_160.0, 2_440, 500, 500]])
+    counts[2] = counts[1] * 1.05 if steady else counts[2]
+    for seed in range(20):
+        noise = np.random.default_rng(seed).normal(0, 1, (3, 4)) * np.array([[60], [60], [180]])
+        first, last, now = (
+            Measured(tick=t, workload=workload, values=np.array([c.sum(), *(c + n)]), variance=np.array([1.0, n_var]))
+            for t, c, n, n_var in zip((79, 87, 91), counts, noise, (3600.0, 3600.0, 32400.0), strict=True)
+        )
+        for k, before in enumerate((None, first)):
+            margins = aims(now, then=Earlier(last, np.zeros(2), before=before)).margins[0]
+            off[k, seed] = np.abs(margins - counts[2])[:2].sum()
+    least, most = (0.9, 2.5) if steady else (0.0, 0.75)
+    assert least < off[1].mean() / off[0].mean() < most
 
 
 def test_a_table_of_two_by_two_is_not_followed_at_its_noise() -> None:

@@ -16,6 +16,7 @@ import numpy as np
 
 from synthstream.constraints import Group
 from synthstream.fit.beyond import Found, Tables, beyond_noise, freedom, prior, with_slopes
+from synthstream.fit.changes import lately, standing_out, towards
 from synthstream.fit.joints import Joint, estimate, possible
 from synthstream.fit.nested import nests_of, of_nest
 from synthstream.fit.ordered import evened
@@ -55,15 +56,18 @@ class Earlier(NamedTuple):
         shared: covariance of the noise of a cell then and now, shape ``(marginals,)``; of tables of several columns not
             needed.
         signed: whether rows may take events away.
+        before: what was measured when larger tables were measured before that; ``None`` if never, or not looked at.
     """
 
     measured: Measured
     shared: FloatArray
     signed: bool = False
+    before: Measured | None = None
 
     def of_rows(self, each: int) -> Earlier:
         """The same in rows, of which each stands for some number of events."""
-        return self._replace(measured=of_rows(self.measured, each), shared=self.shared / each**2)
+        before = None if self.before is None else of_rows(self.before, each)
+        return self._replace(measured=of_rows(self.measured, each), shared=self.shared / each**2, before=before)
 
 
 def of_rows(measured: Measured, each: int) -> Measured:
@@ -192,7 +196,9 @@ def _nearer(joint: Joint, start: CodeArray, rows: int, pull: float) -> Joint:
     return joint._replace(counts=simplex(counts, float(rows)))
 
 
-def _followed(joint: Joint, said: Mapping[int, tuple[FloatArray, float]], most: float, rows: int) -> Joint:
+def _followed(
+    joint: Joint, said: Mapping[int, tuple[FloatArray, float]], most: float, rows: int, *, by_cell: bool
+) -> Joint:
     """Joint counts of so many rows, moved by what tables of one column say, as far as noise does not explain it.
 
     Columns of few codes come first: a fine grid need only say what coarser ones have not. Each sweep moves what the one
@@ -200,7 +206,8 @@ def _followed(joint: Joint, said: Mapping[int, tuple[FloatArray, float]], most: 
 
     Args:
         said: by column its counts, and the variance of one of them.
-        most: see :func:`_standing_out`.
+        most: see :func:`standing_out`.
+        by_cell: whether a combination is taken to change the less the fewer there are.
     """
     whole, number = float(joint.counts.sum()), joint.group.number
     joint = joint._replace(counts=joint.counts * (rows / whole) if whole >= 1 else np.full(number, rows / number))
@@ -208,7 +215,7 @@ def _followed(joint: Joint, said: Mapping[int, tuple[FloatArray, float]], most: 
         news, noise = said[c]
         now = joint.table((c,), news.shape)
         gap = news + (rows - news.sum()) / news.size - now
-        joint = joint.moved(c, simplex(now + _standing_out(gap, noise, most), float(rows)))
+        joint = joint.moved(c, simplex(now + standing_out(gap, noise, most, now if by_cell else None), float(rows)))
     return joint
 
 
@@ -254,7 +261,8 @@ def _known(measured: Measured, how: _How) -> _Known:
     if how.followed and rows:
         # That no combination is below 0 raises each of those that hold little, and all of them together a whole margin.
         said = {m[0]: (counts[m[0]], variances[m[0]] / how.taken) for m in measured.workload.marginals if len(m) == 1}
-        joints = [_followed(joint, said, math.inf, rows) for joint in joints]
+        # Where epochs are pooled one factor for all cells is nearer (decision 45).
+        joints = [_followed(joint, said, math.inf, rows, by_cell=how.taken == 1.0) for joint in joints]
     _use_margins(joints, calm, margins)
     none = Found(), np.zeros(len(margins))
     news, alone = _associations(measured, variance, margins, rows, how) if rows else none
@@ -279,23 +287,27 @@ def _carried(known: _Known, measured: Measured, then: Earlier, *, followed: bool
     weight = small / (noises * workload.lengths)
     steady = known.total * (measured.tick + 1) / (before.tick + 1)
     found = float(np.sum(weight * (now + pull * (known.total - past))) / np.sum(weight))
-    total = steady + _standing_out(np.array([found - steady]), 1 / float(np.sum(weight)))[0]
+    total = steady + standing_out(np.array([found - steady]), 1 / float(np.sum(weight)))[0]
     rows, counts, variances, said = max(0, round(total)), list(known.counts), list(known.variances), {}
     # Where rows only come, no count has changed by more than have come, and hardly by more than a part of them.
     most = math.inf if then.signed else (_CHANGE * (total - known.total)) ** 2
+    new = total - known.total
+    coming = [] if then.before is None else lately(known.total, known.counts, known.variances, then.before)
     for q, marginal in enumerate(workload.marginals):
         if len(marginal) != 1:
             continue
         part, (c,), noise = workload.slice_of(marginal), marginal, float(noises[q])
         news = measured.values[part] + pull[q] * (counts[c] - before.values[part])
         grown = counts[c] * (max(total, 1.0) / max(known.total, 1.0))
-        moved = grown + _standing_out(news - grown, noise, most)
+        if coming and new > 0:
+            grown = towards(news, grown, counts[c] + new * coming[c], noise)
+        moved = grown + standing_out(news - grown, noise, most, grown if followed else None)
         counts[c] = moved + (total - moved.sum()) / moved.size
         variances[c] += noise
         said[c] = news, noise
     margins, carried = _possible(counts, _real(counts, variances), rows), {}
     joints = [
-        _followed(j, said, most, rows)
+        _followed(j, said, most, rows, by_cell=True)
         if followed and rows
         else j._replace(counts=j.counts * (rows / max(float(j.counts.sum()), 1.0)))
         for j in known.joints
@@ -308,12 +320,6 @@ def _carried(known: _Known, measured: Measured, then: Earlier, *, followed: bool
         factor = np.clip(now / np.maximum(base, SMALLEST), 1 / _MOST, _MOST)
         carried[q] = association * factor, error * factor**2
     return _Known(total, counts, variances, margins, carried, joints, known.alone)
-
-
-def _standing_out(gap: FloatArray, noise: float, most: float = math.inf) -> FloatArray:
-    """The part of a difference that noise of a variance does not explain; its own square sum is at most ``most``."""
-    largest = 1.0 if math.isinf(most) else most / (most + noise * gap.size)
-    return np.asarray(gap * min(largest, max(0.0, 1 - noise * gap.size / max(float(gap @ gap), SMALLEST))))
 
 
 def _real(counts: Sequence[FloatArray], variances: Sequence[float]) -> list[FloatArray]:

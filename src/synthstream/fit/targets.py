@@ -184,7 +184,7 @@ def _table(
     noise = variance * freedom / table.size
     # Chi-square over rows is at most the smallest size less one: a bound on the mean square of associations.
     largest = independent * rows * (min(shape) - 1) / table.size
-    kept = _kept(association, independent, noise, largest, 1.0 if past is None else LEFT)
+    kept = share_kept(association, independent, noise, largest, 1.0 if past is None else LEFT)
     association = association * kept
     if past is not None:
         before = workload.table(past.cells, q) - independent_counts([past.margins[c] for c in marginal], rows)
@@ -215,20 +215,20 @@ def _sums(table: FloatArray, axis: int) -> FloatArray:
     return np.asarray(table.sum(axis=tuple(a for a in range(table.ndim) if a != axis)))
 
 
-def _kept(
-    association: FloatArray, independent: FloatArray, noise: float, largest: FloatArray, left: float
+def share_kept(
+    differences: FloatArray, expected: FloatArray, noise: float, largest: FloatArray | float, left: float
 ) -> FloatArray:
-    """Share of each association that its posterior mean keeps; the prior variance is a power of the expected count.
+    """Share of the difference of each cell from its expected count that a posterior mean keeps.
 
-    The factor of the prior variance is estimated by moments, weighted by the prior; see Morris 1983 for the method. The
-    prior variance is kept below ``largest``, which matters where the noise is wild. ``left`` is the share of the noise
-    that is still there once rows have been fitted.
+    The prior variance is a power of the expected count times a factor, which is estimated by moments, weighted by the
+    prior; see Morris 1983 for the method. The prior variance is kept below ``largest``, which matters where the noise
+    is wild. ``left`` is the share of the noise that is still there once rows have been fitted.
     """
-    prior = independent**_POWER
+    prior = expected**_POWER
     spread = float(np.sum(prior**2))
     if spread == 0 or noise == 0:
-        return np.zeros_like(association)
-    excess = float(np.sum(prior * (association**2 - noise))) - CAUTION * noise * np.sqrt(2 * spread)
+        return np.zeros_like(differences)
+    excess = float(np.sum(prior * (differences**2 - noise))) - CAUTION * noise * np.sqrt(2 * spread)
     signal = np.minimum(max(0.0, excess / spread) * prior, largest)
     return np.asarray(signal / (signal + left * noise))
 

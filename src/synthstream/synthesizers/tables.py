@@ -191,10 +191,11 @@ class AtRefreshes(Running):
         self, tick: int, history: History[Measured], last: Population | None, models: Models, *, seed: int
     ) -> Population:
         known, came, then = self.whole(tick, history), self.came(history(tick)), None
-        at, _ = came.last(tick)
+        at, number = came.last(tick)
         if not (fresh := at == tick):
             shared = self.mechanism.covariance(at, tick, came)
-            then = Earlier(history(at), shared, self.mechanism.unit.signed)
+            before = history(came.ticks[number - 1]) if number and self.how.edition > 14 else None
+            then = Earlier(history(at), shared, self.mechanism.unit.signed, before)
         return fit(known, start=last, seed=seed, memory=0.0, fresh=fresh, then=then, **self.how._asdict())
 
     def error_bound(self, tick: int, *, beta: float) -> float:
@@ -213,9 +214,10 @@ class AtRefreshes(Running):
 
     def describe(self) -> str:
         burst = ", or a tick brings a burst" if self.mechanism.early else ""
+        end = ", and with the last tick" if self.mechanism.horizon and self.mechanism.times.closing else ""
         return (
             "the total and every table of one column at every tick; larger ones whenever the stream is "
-            f"{self.mechanism.growth:g} times as old{burst}"
+            f"{self.mechanism.growth:g} times as old{burst}{end}"
         )
 
     def audit_targets(self) -> AuditTargets:

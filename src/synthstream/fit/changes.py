@@ -1,0 +1,63 @@
+"""What has changed since a measurement, as far as noise lets it be told: decision 48."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from synthstream.fit.targets import SMALLEST, margins_of, share_kept, simplex, total_of
+from synthstream.measured import Measured
+from synthstream.workload import FloatArray
+
+# A cell that has moved by more than so many standard errors has changed, whatever all cells together say.
+_SURE = 4.0
+
+
+def standing_out(
+    gap: FloatArray, noise: float, most: float = math.inf, expected: FloatArray | None = None
+) -> FloatArray:
+    """The part of a difference that noise of a variance does not explain; its own square sum is at most ``most``.
+
+    Without ``expected`` all cells keep one share of it (James and Stein 1961). That follows what large counts say, and
+    moves rare ones by their noise. Where counts are ``expected``, a cell is taken to change the less the fewer there
+    are; and what noise cannot be is followed in any cell, whatever ``most`` is (Breiman's garrote, 1995).
+    """
+    largest = 1.0 if math.isinf(most) else most / (most + noise * gap.size)
+    if expected is None:
+        return np.asarray(gap * min(largest, max(0.0, 1 - noise * gap.size / max(float(gap @ gap), SMALLEST))))
+    kept = share_kept(gap, np.maximum(expected, 1.0), max(noise, SMALLEST), math.inf, 1.0)
+    sure = 1 - _SURE**2 * noise / np.maximum(gap * gap, SMALLEST)
+    return np.asarray(gap * np.maximum(np.minimum(kept, largest), sure))
+
+
+def lately(
+    total: float, counts: Sequence[FloatArray], variances: Sequence[float], before: Measured
+) -> list[FloatArray]:
+    """Shares of each column's codes among the events between two measurements, as far as noise lets them be told from
+    the shares among all; nothing if none came.
+
+    Args:
+        total, counts, variances: what is known of the later one: its events, those of each code, and by column the
+            variance of one count.
+        before: the earlier one.
+    """
+    number = total - total_of(before)
+    if number < 1:
+        return []
+    found = []
+    for now, then, *errors in zip(counts, *margins_of(before, total_of(before)), variances, strict=True):
+        even = np.maximum(now, 0.0) * (number / max(float(np.maximum(now, 0.0).sum()), SMALLEST))
+        own = simplex(even + standing_out(now - then - even, sum(errors), expected=even), number)
+        found.append(own / number)
+    return found
+
+
+def towards(news: FloatArray, grown: FloatArray, other: FloatArray, noise: float) -> FloatArray:
+    """The counts on the line from ``grown`` to ``other`` that are nearest to ``news``: half-way where noise of that
+    variance says nothing, and never beyond either end.
+    """
+    way = other - grown
+    share = (float((news - grown) @ way) + noise / 2) / max(float(way @ way) + noise, SMALLEST)
+    return np.asarray(grown + way * min(max(share, 0.0), 1.0))
