@@ -512,6 +512,22 @@ def test_a_release_that_was_changed_is_not_published(tmp_path: Path) -> None:
     assert not (tmp_path / "site/index.html").exists()
 
 
+def test_no_manifest_says_where_files_are_written(tmp_path: Path) -> None:
+    """A folder of releases may be a stranger's, and its manifest name a file beside it, with its hash."""
+    config = begun(tmp_path, "always", ticks=1)
+    facts = {"files": {"profile": hashlib.sha256(b"theirs").hexdigest()}}
+    (tmp_path / "profile").write_bytes(b"theirs")
+    (tmp_path / "manifest.json").write_text(json.dumps(facts))
+    path = tmp_path / "releases/000000/manifest.json"
+    manifest = json.loads(path.read_text())
+    manifest["files"]["../../profile"] = facts["files"]["profile"]
+    path.write_text(json.dumps(manifest))
+    (tmp_path / "home").mkdir()
+    with pytest.raises(SinkError, match="no file of a release"):
+        publish_site(config, tmp_path / "home/site", progress=quiet)
+    assert not [*(tmp_path / "home").rglob("profile")]
+
+
 # -- ends anywhere ---------------------------------------------------------------------------------------------------
 
 

@@ -210,9 +210,14 @@ class ParquetSink:
         """All files of a tick's release, as they were published; rows only if they were not dropped. Manifest last.
 
         Raises:
-            SinkError: one is not there, or is not what was published.
+            SinkError: one is not there, or is not what was published; or the manifest names another file. Whoever
+                copies them writes where the name says, and the manifest may be a stranger's.
         """
         files = self.manifest(tick)["files"]
+        if others := sorted({*files} - {*FILES, SERIES}):
+            raise SinkError(
+                f"{self.place(tick)}: its manifest names {others[0]!r}, which is no file of a release. {_BACK}"
+            )
         known = [name for name in files if name != "rows.parquet" or (self.place(tick) / name).exists()]
         found = {name: self._published(tick, name) for name in known}
         return found | {"manifest.json": (self.place(tick) / "manifest.json").read_bytes()}
