@@ -40,6 +40,18 @@ def connected(service: str | None) -> psycopg.Connection[Any]:
     return connection
 
 
+def oid_of(connection: psycopg.Connection[Any], table: str) -> int | None:
+    """The number of a table in the catalogue, by its name as SQL writes it; ``None`` if there is none.
+
+    From then on the connection calls only what PostgreSQL itself brings. On the user's own path of schemas others may
+    have made functions and operators that fit better, and they would run with the user's rights.
+    """
+    connection.execute("RESET search_path")
+    (found,) = connection.execute("SELECT to_regclass(%s)::oid", [table]).fetchall()
+    connection.execute("SET search_path = pg_catalog, pg_temp")
+    return None if found[0] is None else int(found[0])
+
+
 def _why(text: str, service: str | None) -> str:
     """The kind of an error of libpq, in our words. Names stand in quotes in its text, and may hold any word."""
     text = re.sub('"[^"]*"', "", text)

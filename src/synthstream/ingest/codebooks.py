@@ -188,7 +188,7 @@ _COLUMNS = """
 WITH RECURSIVE base AS (
     SELECT a.attnum, a.attname, a.atttypid AS kind, a.attidentity <> '' AS numbered, a.attrelid, 0::oid AS domain
     FROM pg_attribute a
-    WHERE a.attrelid = to_regclass(%(table)s) AND a.attnum > 0 AND NOT a.attisdropped AND a.attgenerated <> 'v'
+    WHERE a.attrelid = %(table)s AND a.attnum > 0 AND NOT a.attisdropped AND a.attgenerated <> 'v'
     UNION ALL
     SELECT b.attnum, b.attname, t.typbasetype, b.numbered, b.attrelid, t.oid
     FROM base b JOIN pg_type t ON t.oid = b.kind WHERE t.typbasetype <> 0
@@ -214,12 +214,12 @@ def of_catalogue(table: str, *, service: str | None) -> Codebook:
         SourceError: psycopg is not installed, the server cannot be reached, or it has no such table.
     """
     try:
-        from synthstream.config.servers import Unreachable, connected
+        from synthstream.config.servers import Unreachable, connected, oid_of
     except ImportError:
         raise SourceError("psycopg is not installed here. Say: pip install 'synthstream[postgres]'") from None
     try:
         with connected(service) as connection:
-            found = connection.execute(_COLUMNS, {"table": table}).fetchall()
+            found = connection.execute(_COLUMNS, {"table": oid_of(connection, table)}).fetchall()
     except Unreachable as error:
         raise SourceError(f"postgres {table}: {error}.") from None
     if not found:

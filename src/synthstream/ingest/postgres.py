@@ -40,7 +40,7 @@ import polars as pl
 import psycopg
 from psycopg import errors, sql
 
-from synthstream.config.servers import Unreachable, connected
+from synthstream.config.servers import Unreachable, connected, oid_of
 from synthstream.config.sources import PostgresConfig
 from synthstream.errors import SourceError
 from synthstream.ingest.cursors import cursor_of, place_in
@@ -202,7 +202,7 @@ class PostgresSource:
         standby, encoding, database, system = self._ask(_SERVER)[0]
         if standby:
             raise SourceError(f"{self.name}: a standby does not know who is still writing. Connect to the primary.")
-        found = self._ask(_TABLE + "WHERE c.oid = to_regclass(%s)", self._log.table)
+        found = self._ask(_TABLE + "WHERE c.oid = %(oid)s", oid=oid_of(self._connected(), self._log.table))
         if not found:
             raise SourceError(
                 f"{self.name}: there is no such table in this database. Check source.table, as in public.visits, or in "

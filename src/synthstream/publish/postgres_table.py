@@ -29,8 +29,9 @@ _BEGIN = """
 BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; SET LOCAL row_security = off; SET LOCAL lock_timeout = '60s'
 """
 
-# Writers take turns, also when the tables are not there yet. Readers never wait.
-_TURN = "SELECT pg_advisory_xact_lock(hashtextextended('synthstream ' || %s, 0))"
+# Writers take turns, also when the tables are not there yet. Readers never wait. Types are as PostgreSQL's own function
+# takes them, here and below: one that somebody made for others would be called in its place, with this user's rights.
+_TURN = "SELECT pg_advisory_xact_lock(hashtextextended('synthstream ' || %s, 0::bigint))"
 
 # What a table's owner attached to it, such as a trigger, runs with the rights of who writes to it. So the owner must be
 # this user, or one who has the schema's owner's rights anyway (a superuser has).
@@ -41,7 +42,7 @@ WHERE n.nspname = %s AND c.relname = %s
 """
 _COLUMNS = """
 SELECT attname, format_type(atttypid, atttypmod) FROM pg_attribute
-WHERE attrelid = %s AND attnum > 0 AND NOT attisdropped
+WHERE attrelid = %s::oid AND attnum > 0 AND NOT attisdropped
 """
 _VISIBLE = """
 SELECT n.nspname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
