@@ -374,6 +374,27 @@ def test_of_a_file_and_links_to_it_one_counts(tmp_path: Path) -> None:
     assert "0 new file(s) counted" in run(tmp_path)
 
 
+@pytest.mark.parametrize("name", [b"rows-\xff.parquet", b"rows-\x1b[2J\nError: all is lost.parquet"])
+def test_a_name_that_cannot_be_kept_or_printed_is_refused(tmp_path: Path, name: bytes) -> None:
+    stream_in(tmp_path, "rows-*.parquet")
+    written(tmp_path / "rows-1.parquet")
+    shutil.copy(tmp_path / "rows-1.parquet", os.fsdecode(os.fsencode(tmp_path) + b"/" + name))
+    told = refused(tmp_path)
+    assert "Rename it" in told
+    assert "\x1b" not in told
+    assert "\nError: all" not in told
+
+
+def test_a_link_that_leads_to_itself_is_told(tmp_path: Path) -> None:
+    stream_in(tmp_path, "rows-*.parquet")
+    written(tmp_path / "rows-1.parquet")
+    run(tmp_path)
+    (tmp_path / "rows-2.parquet").symlink_to("rows-2.parquet")
+    told = refused(tmp_path)
+    assert f"{tmp_path}/rows-2.parquet cannot be read" in told
+    assert os.strerror(errno.ELOOP) in told
+
+
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_new_names_are_taken_all_or_none(tmp_path: Path, when: Literal["before", "after"]) -> None:
     stream_in(tmp_path, "old/rows-*.parquet")

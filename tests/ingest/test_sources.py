@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import csv
+import os
 import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -239,6 +240,17 @@ def test_a_folder_that_fits_a_pattern_is_no_file(tmp_path: Path) -> None:
     assert [path.name for path in source(tmp_path / "*").files()] == ["v1.csv", "v2.csv"]
     with pytest.raises(SourceError, match="is a folder"):
         source(tmp_path / "archive").files()
+
+
+def test_what_is_no_file_is_refused_before_it_is_read(tmp_path: Path) -> None:
+    """Whoever opens a pipe waits until somebody writes to it, and a device has no end."""
+    os.mkfifo(tmp_path / "v1.csv")
+    (tmp_path / "w1.csv").symlink_to(os.devnull)
+    (tmp_path / "x1.csv").symlink_to("nowhere")  # whoever reads that says that it is not there
+    for pattern in ("v*.csv", "v1.csv", "w*.csv"):
+        with pytest.raises(SourceError, match="no file"):
+            source(tmp_path / pattern).files()
+    assert source(tmp_path / "x*.csv").files() == [tmp_path / "x1.csv"]
 
 
 def test_a_pattern_that_nothing_fits_is_an_empty_source_if_its_folder_is_there(tmp_path: Path) -> None:

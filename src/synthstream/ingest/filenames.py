@@ -10,6 +10,7 @@ import glob
 import hashlib
 import json
 import os
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import cached_property
@@ -28,6 +29,7 @@ _ANSWERED = "new files"
 # A setting of the state: whether the source was files or a log when it was last read. Earlier versions kept none.
 _SOURCE = "source"
 _UP = ".."
+_UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 
 
 def item_of(name: str) -> str:
@@ -89,7 +91,7 @@ class FileNames:
         """What else the same file may be called in a state: with links followed, as was done once; or as it would be
         if the configured path were absolute in place of relative, or the other way.
         """
-        real, root, absolute = path.resolve(), self.base.resolve(), os.path.normpath(path)
+        real, root, absolute = Path(os.path.realpath(path)), self.base.resolve(), os.path.normpath(path)
         followed = str(real.relative_to(root)) if real.is_relative_to(root) else str(real)
         return [followed, absolute, os.path.relpath(absolute, self.base)]
 
@@ -126,6 +128,7 @@ class FileNames:
         ours = _one_of_each(names, known)
         retired = {name for name in known - there if store.ingested(item_of(name)) == RETIRED}
         gone, answered = known - there - retired, _answered(store)
+        _refuse_unprintable(set(ours.values()) - known)
         new = {one for one in set(ours.values()) - known if _hash(one) not in answered}
         asked = self._asked(new, known, gone, elsewhere={one for one in gone if _hash(one) not in answered})
         if asked is not None and not new_files:
@@ -212,6 +215,15 @@ class FileNames:
                 if (rest := _below(name, place)) in ends:
                     return ends[rest], name, place
         return None
+
+
+def _refuse_unprintable(names: Set[str]) -> None:
+    """Raise if a name could not be kept in the state, or would write what its maker likes into messages and logs."""
+    if odd := sorted(filter(_UNPRINTABLE.search, names)):
+        raise SourceError(
+            f"{odd[0]!a}: the name of this file holds characters that cannot be printed, or is not UTF-8. Rename "
+            "it. Nothing was counted, and no tick was closed."
+        )
 
 
 def _hash(name: str) -> str:

@@ -94,7 +94,8 @@ class FileSource:
         A folder that fits it is passed over, unless its name ends as those of files do: such a one holds rows.
 
         Raises:
-            SourceError: the one file, or the folder that the pattern begins with, is not there or cannot be read.
+            SourceError: the one file, or the folder that the pattern begins with, is not there or cannot be read; or
+                something that fits is no file: whoever read it might wait for ever.
         """
         if isinstance(self.path, ObjectPath):
             return self._objects(self.path)
@@ -108,6 +109,8 @@ class FileSource:
             )
         if not found and not glob.has_magic(str(self.path)):
             raise SourceError(f"source.path = {self.path}: there is no such file. Check the path.")
+        if odd := next((path for path in found if not (path.is_file() or path.is_dir()) and path.exists()), None):
+            raise SourceError(f"{odd}: is a pipe, a socket or a device, and no file. Take it away. No tick was closed.")
         if not found:
             self._look_into(next(folder for folder in self.path.parents if not glob.has_magic(str(folder))))
         return found
