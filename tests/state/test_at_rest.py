@@ -114,20 +114,24 @@ def test_network_file_systems_are_known_and_refused(tmp_path: Path, monkeypatch:
 def test_the_command_line_leaves_no_core_dump(tmp_path: Path) -> None:
     (tmp_path / "stream.toml").write_text(TOML.replace("horizon = 8", "horizon = 8\nuntil = 2026-01-02"))
     code = """
-import resource, sys
+import ctypes, resource, sys
 from synthstream.cli.app import main
+control = getattr(ctypes.CDLL(None), "prctl", lambda *_: 0)  # of Linux: 4 sets whether it is dumpable, 3 says so
 for words in (["status"], ["run", "--yes"], ["backup", "-o", "copy"]):
     resource.setrlimit(resource.RLIMIT_CORE, (4096, resource.getrlimit(resource.RLIMIT_CORE)[1]))
+    control(4, 1, 0, 0, 0)
     sys.argv = ["synthstream", *words, "stream.toml"]
     try:
         main()
     except SystemExit as end:
         assert not end.code
-    print("core", *words, resource.getrlimit(resource.RLIMIT_CORE)[0])
+    dumpable = control(3, 0, 0, 0, 0) == 1
+    print("dumpable" if dumpable else "core", *words, resource.getrlimit(resource.RLIMIT_CORE)[0])
 """
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)  # noqa: S603
-    left = [line for line in done.stdout.splitlines() if line.startswith("core ")]
-    assert left == ["core status 4096", "core run --yes 0", "core backup -o copy 0"]
+    left = [line for line in done.stdout.splitlines() if line.startswith(("core ", "dumpable "))]
+    status = "dumpable" if sys.platform == "linux" else "core"
+    assert left == [f"{status} status 4096", "core run --yes 0", "core backup -o copy 0"]
 
 
 # -- what is left in its files ---------------------------------------------------------------------------------------
