@@ -55,6 +55,21 @@ def test_it_loads_nothing_and_complains_of_nothing(driver: Any, path: Path) -> N
     assert driver.get_log("browser") == []
 
 
+def test_it_would_run_and_load_nothing_even_if_a_value_came_into_it_as_it_is(
+    driver: Any, path: Path, tmp_path: Path
+) -> None:
+    bad = tmp_path / "bad.html"
+    value = '<img src="beside.png" onerror="document.title = 1"><script>document.title = 2</script>'
+    bad.write_text(path.read_text().replace("</main>", f"{value}</main>"))
+    driver.get("about:blank")
+    driver.get_log("browser")
+    show(driver, bad)
+    assert driver.title not in ("1", "2")
+    refused = [entry["message"] for entry in driver.get_log("browser")]
+    assert all("Content Security Policy" in message for message in refused)
+    assert len(refused) >= 2, "the picture, and the script"
+
+
 def test_a_request_would_be_noticed(driver: Any, tmp_path: Path) -> None:
     bad = tmp_path / "bad.html"
     bad.write_text('<img src="beside.png"><script>console.error("no")</script>')
