@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import base64
 import csv
+import gzip
+import io
 import os
 import tempfile
+import tracemalloc
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -19,6 +22,7 @@ from hypothesis import strategies as st
 
 from synthstream.config.sources import Dialect
 from synthstream.errors import SchemaError, SourceError
+from synthstream.ingest import lines as reading
 from synthstream.ingest.files import FileSource
 from synthstream.kinds import FileKind
 
@@ -68,6 +72,30 @@ def test_each_line_is_a_row_of_its_own(lines: list[str], end: str) -> None:
         path.write_bytes(end.join(["a,b", *lines]).encode())
         alone = [(*next(csv.reader([line])), "", "")[:2] for line in lines if line]
         assert rows(path, chunk_rows=3) == [(a or None, b or None) for a, b in alone]
+
+
+@given(st.text(alphabet="ab\r\n", max_size=30))
+def test_of_a_longer_line_than_is_looked_at_the_beginning_is_a_line(text: str) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(reading, "_MOST", 4)
+        found = [*reading.lines_of(io.TextIOWrapper(io.BytesIO(text.encode()), newline=""))]
+    assert found == [line[:4] for line in io.StringIO(text, newline="")]
+
+
+def test_a_packed_line_of_any_length_takes_no_more_memory_than_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reading, "_MOST", 2**20)
+    with gzip.open(tmp_path / "x.csv.gz", "wb", 1) as file:
+        file.write(b"a,b\n1,2\n")
+        for _ in range(64):
+            file.write(b"3," + b" " * 2**20)
+        file.write(b"\n4,5\n")
+    tracemalloc.start()
+    found = rows(tmp_path / "x.csv.gz")
+    assert tracemalloc.get_traced_memory()[1] < 16 * 2**20
+    tracemalloc.stop()
+    assert [found[0], found[2]] == [("1", "2"), ("4", "5")]
 
 
 def test_a_very_long_cell(tmp_path: Path) -> None:

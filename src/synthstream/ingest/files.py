@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 from synthstream.config.objects import ObjectPath
 from synthstream.config.sources import Dialect
 from synthstream.errors import FileDamaged, SchemaError, SourceError
-from synthstream.ingest.lines import cell_of, object_of, opened, rows_of
+from synthstream.ingest.lines import cell_of, lines_of, object_of, opened, rows_of
 from synthstream.kinds import FileKind, kind_of
 from synthstream.schema.coercion import AS_TEXT, bare, polars_frame, require
 from synthstream.schema.dialects import plain_numbers, times_as
@@ -259,7 +259,7 @@ class FileSource:
 
     def _jsonl(self, path: Path, chunk_rows: int) -> Iterator[pl.DataFrame]:
         with opened(path, "utf-8") as file:
-            rows = map(object_of, filter(str.strip, file))
+            rows = map(object_of, filter(str.strip, lines_of(file)))
             cells = ([cell_of(row.get(name)) for name in self.columns] for row in rows)
             yield from map(self._texts, _chunks(cells, chunk_rows))
 

@@ -21,6 +21,7 @@ _LARGEST = 2**24  # bytes of an object of JSON; a larger one has no cells
 # Delimiters of a line, beyond which all is surplus; parts of an object of JSON, which has no cells if it has more.
 _PARTS = 2**18
 _LONGEST = 4096  # characters of a cell of JSON; of a longer one, the first
+_MOST = _LARGEST + 1  # characters of a line with its end; of a longer one, the first
 _NOTHING: dict[str, Any] = {}
 
 
@@ -43,12 +44,28 @@ def rows_of(file: TextIO, dialect: Dialect) -> tuple[list[str] | None, Iterator[
         # No line is cut: what lies beyond may close a quotation mark.
         rows: Iterator[list[str]] = csv.reader(map(_without_nulls, file), **_as_csv_knows(dialect))
     else:
-        rows = map(splitter(dialect), file)
+        rows = map(splitter(dialect), lines_of(file))
     if isinstance(dialect.header, tuple):
         return list(dialect.header), rows
     for _ in range(dialect.header - 1):
         file.readline()
     return next(rows, None), rows
+
+
+def lines_of(file: TextIO) -> Iterator[str]:
+    """Lines of a text, each with its end; of one that is longer than is looked at, its beginning.
+
+    No more of a line is in memory, wherever it ends: a packed file of a megabyte may hold one of gigabytes.
+    """
+    line = file.readline(_MOST)
+    while line:
+        yield line
+        while len(line) == _MOST and line[-1] not in "\r\n":
+            line = file.readline(_MOST)
+        parted = len(line) == _MOST and line[-1] == "\r"  # what ends it may be two signs
+        line = file.readline(_MOST)
+        if parted and line == "\n":
+            line = file.readline(_MOST)
 
 
 def splitter(dialect: Dialect) -> Callable[[str], list[str]]:
