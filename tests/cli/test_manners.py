@@ -373,6 +373,11 @@ def test_what_nobody_foresaw_is_told_without_what_it_says(folder: Path, monkeypa
     assert shown.returncode == manners.UNEXPECTED
 
 
+def test_no_name_of_a_file_or_word_of_a_server_writes_on_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    assert manners.fail("a\x1b]0;title\x07\x9b2J: é, 字\n  and\ta line") == manners.REFUSED
+    assert capsys.readouterr().err == "Error: a\\x1b]0;title\\x07\\x9b2J: é, 字\n  and\ta line\n"
+
+
 def test_a_description_that_cannot_be_written_loses_no_release(folder: Path) -> None:
     (folder / "releases/datapackage.json").mkdir(parents=True)
     result = synthstream("run", "stream.toml", "--yes", cwd=folder)

@@ -29,6 +29,9 @@ DONE, FOUND, REFUSED, UNEXPECTED, STOPPED, UNREAD = 0, 1, 2, 70, 130, 141
 # Shows what an unexpected exception says. It may quote rows, so nothing but a person's own hand sets it.
 DEBUG = "SYNTHSTREAM_DEBUG"
 
+# What a terminal obeys, but for tabs and line ends.
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print errors only, and what --json asks for.")]
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Say on the error stream what is being done.")]
 
@@ -135,8 +138,8 @@ def named(words: str) -> str:
 
 
 def fail(message: str) -> int:
-    """Print an error; returns the exit status."""
-    typer.echo(f"Error: {named(message)}", err=True)
+    """Print an error; returns the exit status. What a file or a server is called must not write on the terminal."""
+    typer.echo(_CONTROL.sub(lambda sign: ascii(sign[0])[1:-1], f"Error: {named(message)}"), err=True)
     return REFUSED
 
 
