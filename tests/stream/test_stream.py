@@ -335,14 +335,14 @@ def test_new_files_are_picked_up_and_changed_ones_left_out(folder: Path, config:
 @pytest.mark.parametrize(
     ("take", "given", "says"),
     [
-        (Stream, "stream.toml", "StreamConfig, not str; use synthstream.open(path)"),
-        (synthstream.plan, "stream.toml", "StreamConfig, not str; use StreamConfig.from_toml(text)"),
-        (synthstream.open, {}, "the path of a stream.toml is asked for, not dict. A StreamConfig opens as"),
+        (synthstream.open, {}, "the path of a stream.toml, or a StreamConfig, is asked for, not dict"),
+        (Stream, "no.toml", "no.toml: No such file or directory"),
+        (synthstream.Counting, "no.toml", "no.toml: No such file or directory"),
         (StreamConfig.from_toml, Path("stream.toml"), "Path. Of a file: from_toml(path.read_text(), base="),
     ],
 )
-def test_a_path_is_no_configuration(take: Callable[..., object], given: object, says: str) -> None:
-    with pytest.raises(TypeError, match=re.escape(says)):
+def test_what_is_no_configuration(take: Callable[..., object], given: object, says: str) -> None:
+    with pytest.raises((TypeError, ConfigError), match=re.escape(says)):
         take(given)
 
 

@@ -337,22 +337,19 @@ class StreamConfig:
         return differences(json.loads(stored), json.loads(self.public_json()))
 
 
-def refuse_other(by: str, config: object, instead: str = "StreamConfig.from_toml(text)") -> None:
-    """Raise ``TypeError``, which says what to use instead, unless a function was given a configuration."""
-    if not isinstance(config, StreamConfig):
-        raise TypeError(f"{by} takes a StreamConfig, not {type(config).__name__}; use {instead}")
-
-
-def load(path: str | Path) -> StreamConfig:
+def load(config: StreamConfig | str | Path) -> StreamConfig:
     """Read ``stream.toml``, or the ``settings.toml`` of a folder of releases. Touches no data file.
+
+    A configuration is returned as it is.
 
     Raises:
         ConfigError: the file, or one that it goes on from, cannot be read, or is not a valid configuration.
     """
-    if not isinstance(path, str | Path):
-        told = "A StreamConfig opens as synthstream.Stream(config)"
-        raise TypeError(f"the path of a stream.toml is asked for, not {type(path).__name__}. {told}")
-    path = Path(path)
+    if isinstance(config, StreamConfig):
+        return config
+    if not isinstance(config, str | Path):
+        raise TypeError(f"the path of a stream.toml, or a StreamConfig, is asked for, not {type(config).__name__}")
+    path = Path(config)
     if (path / SETTINGS).is_file():  # a folder of releases
         path = path / SETTINGS
     if path.suffix.lower() in _DATA and path.is_file():

@@ -7,7 +7,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from synthstream.config.config import StreamConfig, refuse_other
+from synthstream.config.config import StreamConfig, load
 from synthstream.environment import REAL
 from synthstream.errors import secretive
 from synthstream.evaluate.findings import Checked, Level, checked
@@ -30,13 +30,14 @@ _WIDTH, _LISTED = 48, 40
 
 
 @secretive
-def check(config: StreamConfig, *rows: Frame | str | Path) -> str:
+def check(config: StreamConfig | str | Path, *rows: Frame | str | Path) -> str:
     """Look at private rows before anything is spent: dates that cannot be read, values off the list, empty ticks.
 
     PRIVATE, for the custodian's eyes: every line says so. Nothing is counted, and no state is changed. Change how rows
     are read, never values, bounds or limits by what the data show: these must be known publicly.
 
     Args:
+        config: of the stream, or the path of its ``stream.toml``.
         rows: polars, pandas or pyarrow frames, or paths of files; none: the new files of the configured source.
 
     Returns:
@@ -47,7 +48,7 @@ def check(config: StreamConfig, *rows: Frame | str | Path) -> str:
 
     Example: ``print(synthstream.check(config, frame))``
     """
-    refuse_other("check", config)
+    config = load(config)
     said = [path_of(one) if isinstance(one, str | Path) else one for one in rows]
     return "\n".join(f"PRIVATE  {line}" for line in lines_of(look_now(config, said)))
 

@@ -8,12 +8,13 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from html import escape
+from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
 import polars as pl
 
-from synthstream.config.config import StreamConfig, refuse_other
+from synthstream.config.config import StreamConfig, load
 from synthstream.errors import ConfigError
 from synthstream.forecast.rates import Rate, moments_of, until
 from synthstream.forecast.warnings import Caution, cautions_of, no_end, notes_of
@@ -216,14 +217,14 @@ def _stderr_of(forecast: Forecast) -> dict[str, float]:
 
 
 def plan(
-    config: StreamConfig,
+    config: StreamConfig | str | Path,
     *,
     expect: str | Rate | None = None,
     at_ticks: Sequence[int] | None = None,
     rows: bool = True,
     track: Track[Any] = iter,
 ) -> Plan:
-    """Forecast a configuration. Reads no data, spends nothing, and is always the same for the same arguments.
+    """Forecast a configuration, or that of a ``stream.toml``. Reads no data, spends nothing, and repeats itself.
 
     Args:
         expect: a public guess of the rate of events, such as ``"500/day"``; left out: 100 a tick are assumed.
@@ -246,7 +247,7 @@ def plan(
         >>> round(found.forecasts[-1].stderr[1], 1)
         23.1
     """
-    refuse_other("plan", config)
+    config = load(config)
     rate = _rate_of(config, expect)
     made, clock = synthesizer_of(config), config.own_clock
     moments, per_tick = moments_of(clock, at_ticks), rate.per_tick(clock)

@@ -15,7 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from synthstream.config.config import StreamConfig, refuse_other
+from synthstream.config.config import StreamConfig, load
 from synthstream.environment import sync, words
 from synthstream.errors import SinkError
 from synthstream.publish.deployment import deployment
@@ -76,7 +76,7 @@ class _Newest(NamedTuple):
         return f"{self.manifest['format']}.{self.manifest['tick']}.0"
 
 
-def describe(config: StreamConfig) -> bool:
+def describe(config: StreamConfig | str | Path) -> bool:
     """Write descriptions and settings beside the releases, if they are not as they should be; tells whether it did.
 
     ``settings.toml`` is for readers with this program: :func:`synthstream.releases` asks for it where they have the
@@ -85,12 +85,12 @@ def describe(config: StreamConfig) -> bool:
     does not. A ``README.md`` that somebody else wrote stays.
 
     Args:
-        config: of the stream; of a simulated one, ``stream.config``.
+        config: of the stream, or the path of its ``stream.toml``; of a simulated one, ``stream.config``.
 
     Raises:
         SinkError: there is no release, or the folder cannot be written. Releases are never touched.
     """
-    refuse_other("describe", config)
+    config = load(config)
     texts = descriptions(config)
     folder = parquet_sink(config.sink).folder if config.sink is not None else Path()
     written = False

@@ -114,7 +114,7 @@ def mirror_of(mirror: AnyMirror, stream: str, env: Env) -> Mirror:
 
 def configured(place: str | Path | StreamConfig, *, simulate: bool) -> StreamConfig:
     """A configuration, or the one in a file, with the folders of a simulation if it is one. Raises as :func:`load`."""
-    config = place if isinstance(place, StreamConfig) else load(place)
+    config = load(place)
     return simulated(config) if simulate else config
 
 

@@ -12,7 +12,7 @@ from typing import Any, cast, overload
 import numpy as np
 import polars as pl
 
-from synthstream.config.config import StreamConfig, refuse_other
+from synthstream.config.config import StreamConfig
 from synthstream.config.objects import place_of
 from synthstream.config.sinks import SinkConfig
 from synthstream.errors import NotReleased, SchemaError, SinkError
@@ -80,7 +80,8 @@ class Releases:
     """
 
     def __init__(self, config: StreamConfig, *, sink: ParquetSink | None = None) -> None:
-        refuse_other("Releases", config, "synthstream.releases()")
+        if not isinstance(config, StreamConfig):
+            raise TypeError(f"Releases takes a StreamConfig, not {type(config).__name__}; use synthstream.releases()")
         kept = refuse_no_sink(config)
         self.config = as_begun(config)
         self._sink = parquet_sink(kept) if sink is None else sink

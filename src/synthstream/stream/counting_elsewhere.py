@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from synthstream.config.config import StreamConfig
+from pathlib import Path
+
+from synthstream.config.config import StreamConfig, load
 from synthstream.errors import ConfigError
 from synthstream.ingest.counting import BatchCounting
 from synthstream.kinds import Edition
@@ -17,8 +19,8 @@ class Counting(BatchCounting):
             counted, so rows go to the stream itself. Or an edition is said of a successor.
 
     Args:
-        config: of the stream; with [after], as ``Stream(...).config`` or ``Published(...).config`` has it, which know
-            where its lives ended.
+        config: of the stream, or the path of its ``stream.toml``; with [after], as ``Stream(...).config`` or
+            ``Published(...).config`` has it, which know where its lives ended.
         edition: of the stream that counts are for, if an earlier version began it: 1 where its manifests name none.
 
     Example:
@@ -40,7 +42,8 @@ class Counting(BatchCounting):
         True
     """
 
-    def __init__(self, config: StreamConfig, *, edition: Edition | None = None) -> None:
+    def __init__(self, config: StreamConfig | str | Path, *, edition: Edition | None = None) -> None:
+        config = load(config)
         if edition is not None and config.after is not None:
             raise ConfigError(
                 "edition: a stream with [after] has one for each of its lives. Leave it out, and give the "

@@ -12,7 +12,7 @@ from typing import Any, Self
 import numpy as np
 import polars as pl
 
-from synthstream.config.config import StreamConfig, load, refuse_other
+from synthstream.config.config import StreamConfig, load
 from synthstream.counts import Sums
 from synthstream.environment import REAL, Env
 from synthstream.errors import MirrorError, NotReleased, StateCorrupt, StateError, TickNotOver, discreet
@@ -53,14 +53,14 @@ def open(  # noqa: A001 - public
     Raises:
         ConfigError, StateError, MirrorError: the file is not a valid configuration; or as :class:`Stream`.
     """
-    return Stream(load(path), simulate=simulate, unchecked=unchecked, begin=begin)
+    return Stream(path, simulate=simulate, unchecked=unchecked, begin=begin)
 
 
 class Stream:
     """A private event stream and its releases. One process at a time may hold it open; threads of it take turns.
 
     Args:
-        config: what to protect, count and publish.
+        config: what to protect, count and publish; or the path of a ``stream.toml`` that says it.
         simulate: a seed. Noise is then reproducible and protects nobody: state and releases go to folders of their
             own (``...-simulated``), which only their owner can open, nothing is copied to mirrors, and everything that
             is published says NOT PRIVATE.
@@ -79,7 +79,7 @@ class Stream:
 
     def __init__(
         self,
-        config: StreamConfig,
+        config: StreamConfig | str | Path,
         *,
         simulate: int | None = None,
         gates: Callable[[int], Gate] = opening.system_gate,
@@ -88,7 +88,7 @@ class Stream:
         unchecked: bool = False,
         begin: bool = True,
     ) -> None:
-        refuse_other("Stream", config, "synthstream.open(path)")
+        config = load(config)
         if simulate is not None:
             config, gates, seed = simulated(config), opening.seeded_gates(simulate), simulate
         self.opened, self.closed, self.new = env.now(), 0, 0  # new: releases published since then

@@ -6,10 +6,11 @@ import json
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from synthstream.config.after import changed_for_ever
-from synthstream.config.config import StreamConfig, refuse_other
+from synthstream.config.config import StreamConfig, load
 from synthstream.environment import REAL, Env
 from synthstream.errors import ConfigError, StateError, StateMismatch, secretive
 from synthstream.ingest.counting import LATE
@@ -78,8 +79,8 @@ def successor_of(old: StreamConfig, new: StreamConfig, *, tick: int | None = Non
 
 @secretive
 def succeed(
-    old: StreamConfig,
-    new: StreamConfig,
+    old: StreamConfig | str | Path,
+    new: StreamConfig | str | Path,
     *,
     read_again: bool = False,
     simulate: int | None = None,
@@ -95,6 +96,7 @@ def succeed(
     Everything happens in one transaction of the state: whoever is killed leaves either the old stream or the new one.
 
     Args:
+        old, new: of the streams, or the paths of their files.
         read_again: forget what waits for later ticks, and which files, batches and entries of a log were counted: all
             of it may come again, and rows dated from the cut on count. So do requests to forget that had their times:
             say them again, or their rows dated from the cut on stay. Those without times took all their rows away, and
@@ -115,8 +117,7 @@ def succeed(
         synthstream.succeed(old, new)
         stream = synthstream.Stream(new)
     """
-    for one in (old, new):
-        refuse_other("succeed", one)
+    old, new = load(old), load(new)
     if simulate is not None:
         old, new, gates, seed = simulated(old), simulated(new), seeded_gates(simulate), simulate
     if not began(old.state):
