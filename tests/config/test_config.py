@@ -346,9 +346,11 @@ def test_a_draft_reads_types_only_and_does_not_load_until_filled_in(tmp_path: Pa
     with pytest.raises(ConfigError) as caught:
         StreamConfig.from_toml(text)
     assert "epsilon is still TODO-public" in str(caught.value)
+    assert "unit is still TODO-public" in str(caught.value)
     assert "column 'n': min is still TODO-public" in str(caught.value)
     filled = (
         text.replace("epsilon = TODO-public", "epsilon = 1.0")
+        .replace("\nunit = TODO-public", '\nunit = "event"')
         .replace("start = TODO-public", "start = 2026-01-01")
         .replace("horizon = TODO-public", "horizon = 10")
         .replace("values = [TODO-public]", 'values = ["a"]')

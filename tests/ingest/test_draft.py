@@ -28,7 +28,13 @@ BOOK: dict[str, Any] = {
 
 def filled(text: str) -> StreamConfig:
     """A draft with its open places filled in."""
-    for key, value in {"epsilon": "1.0", "start": "2026-01-01", "horizon": "10", "max": "3.0"}.items():
+    for key, value in {
+        "epsilon": "1.0",
+        "unit": '"event"',
+        "start": "2026-01-01",
+        "horizon": "10",
+        "max": "3.0",
+    }.items():
         text = text.replace(f"\n{key} = TODO-public", f"\n{key} = {value}")
     return StreamConfig.from_toml(text)
 
@@ -43,7 +49,7 @@ def test_a_header_alone_says_what_parts_it_and_who_is_left_out(tmp_path: Path) -
     ]
     assert 'somebody: "Patient_ID"' in text
     assert 'somebody: "E-Mail"' in text
-    assert '# unit = { person = "Patient_ID", max_events = 20 }' in text
+    assert '# unit = { person = "Patient_ID", max_events = TODO-public }' in text
     assert "SECRET" not in text
     assert "\n# datetime_format =" in text
     assert "\n# decimal =" in text
@@ -60,6 +66,7 @@ def test_a_latitude_and_a_longitude_are_a_place(tmp_path: Path) -> None:
     assert '\nname = "dropoff_lat"\n' in text  # which has no longitude
     assert "bounds = [[TODO-public, TODO-public], [TODO-public, TODO-public]]" in text
     filled_in = text.replace("[[TODO-public, TODO-public], [TODO-public, TODO-public]]", "[[32, 37], [-122, -114]]")
+    filled_in = filled_in.replace("\nunit = TODO-public", '\nunit = "event"')
     for line in ("column = TODO-public", "type = TODO-public", "start = TODO-public", "= TODO-public"):
         value = {"column = TODO-public": 'column = "day"', "start = TODO-public": "start = 2026-01-01"}
         filled_in = filled_in.replace(line, value.get(line, 'type = "boolean"' if "type" in line else "= 1"))

@@ -35,8 +35,8 @@ state = "state"                     # exact counts live here: keep it as secret 
 [privacy]
 epsilon = {todo}               # the promise; 1.0 is common
 delta = 1e-9                        # 0 asks for pure epsilon-DP
-unit = "event"                      # one row is protected, not one person: see docs/limits.md
-# unit = {{ person = {person}, max_events = 20 }}   # protects a person; of each, at most so many rows count
+unit = {todo}                  # "event" protects one row; this protects a person:
+# unit = {{ person = {person}, max_events = {todo} }}     # of each, at most so many rows count
 
 [clock]
 {column}start = {todo}                 # a date, such as 2026-01-01
