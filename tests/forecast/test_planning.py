@@ -432,6 +432,12 @@ def test_the_command_says_all_of_it(stream: Path) -> None:
     assert "…" not in result.output, "a number that is cut off would be another number"
 
 
+def test_the_command_can_leave_the_simulation_out(stream: Path) -> None:
+    result = CliRunner().invoke(app, ["plan", str(stream), "--no-rows"])
+    assert "Measured counts, exact" in result.output
+    assert "simulated" not in result.output
+
+
 def test_json_is_clean_and_complete(stream: Path, tmp_path: Path) -> None:
     page = tmp_path / "plan.html"
     arguments = ["plan", str(stream), "--expect", "400/day", "--at-ticks", "2,5", "--json", "-o", str(page)]
@@ -504,4 +510,5 @@ def test_per_cent_on_the_page_are_those_of_the_terminal(tmp_path: Path) -> None:
 def test_the_page_of_a_plan_without_simulation() -> None:
     found = of(GOOD, rows=False)
     assert "Published rows" not in plan_page(found)
+    assert "2,400 s" in plan_page(replace(found, release_seconds=2400.0))
     assert "Measured counts" in plan_page(replace(found, cautions=()))

@@ -24,6 +24,7 @@ Expect = Annotated[str | None, typer.Option("--expect", help="A public guess of 
 AtTicks = Annotated[str | None, typer.Option("--at-ticks", help="After how many ticks, instead of days: 10,100.")]
 Output = Annotated[Path | None, typer.Option("-o", "--output", help="Write a page with plots: plan.html.")]
 
+NoRows = Annotated[bool, typer.Option("--no-rows", help="Measured counts alone; of 100 columns, rows take minutes.")]
 AfterPath = Annotated[Path | None, typer.Option("--after", help="The stream that this one would go on from.")]
 
 
@@ -71,6 +72,7 @@ def plan_command(
     output: Output = None,
     as_json: AsJson = False,
     after: AfterPath = None,
+    no_rows: NoRows = False,
 ) -> None:
     """Say what a configuration promises and how exact it will be. Touches no data, spends nothing.
 
@@ -88,7 +90,8 @@ def plan_command(
         check_output(config, output, page=True)
     loaded = load(config) if after is None else planned(load(after), load(config))
     check_regions(loaded)
-    found = plan(begun(loaded) if after is None else loaded, expect=expect, at_ticks=_ticks(at_ticks), track=_progress)
+    loaded = begun(loaded) if after is None else loaded
+    found = plan(loaded, expect=expect, at_ticks=_ticks(at_ticks), rows=not no_rows, track=_progress)
     if output is not None:
         from synthstream.report.page import write_page
         from synthstream.report.plan_page import plan_page
@@ -143,8 +146,8 @@ def _print_cost(shown: Console, found: Plan) -> None:
     )
     if found.release_seconds is not None:
         shown.print(
-            f"Time       about {found.release_seconds:.2g} s to compute the release of the last line below, measured "
-            "on this machine"
+            f"Time       about {float(f'{found.release_seconds:.2g}'):,g} s to compute the release of the last line "
+            "below, measured on this machine"
         )
     guess = (
         " (assumed; with a guess of yours, --expect 500/day, errors are told in per cent, too)" if found.assumed else ""

@@ -229,7 +229,7 @@ def plan(
     Args:
         expect: a public guess of the rate of events, such as ``"500/day"``; left out: 100 a tick are assumed.
         at_ticks: after how many ticks, as in ``[10, 100]``, at most the horizon; left out: days 1, 30, 365 and 3650.
-        rows: whether to simulate the published rows too, which takes some seconds.
+        rows: whether to simulate the published rows too, which takes some seconds; of 100 columns, minutes.
         track: hands out the pieces of that work, so that a progress bar can follow.
 
     Raises:

@@ -56,9 +56,8 @@ def _facts(found: Plan) -> list[tuple[str, str, str]]:
         ("Memory", f"{found.memory_bytes / 1e6:,.0f} MB", f"on disk {_megabytes(found)}"),
     ]
     if found.release_seconds is not None:
-        facts.append(
-            ("Time", f"{found.release_seconds:.2g} s", "to compute the release of the last line, on this machine")
-        )
+        time = f"{float(f'{found.release_seconds:.2g}'):,g} s"
+        facts.append(("Time", time, "to compute the release of the last line, on this machine"))
     guess = "assumed: no rate was given" if found.assumed else "a public guess"
     facts.append(("Events", f"{found.expected.number:,g} a {found.expected.per}", guess))
     return facts
