@@ -45,6 +45,24 @@ COMMANDS = {
     "forget": forget_command,
     "audit": audit_command,
 }
+# What other tools, and this one's Python, call what is here.
+_ELSEWHERE = {
+    "schema init": "init draft",
+    "run stream.toml": "fit train update release resume --config -c",
+    "run --simulate": "simulate dry-run --dry-run",
+    "check": "validate",
+    "sample": "generate rows export",
+    "table": "query",
+    "compare": "diff",
+    "recover": "restore",
+    "ledger": "budget",
+    "report --custodian": "evaluate",
+    "source list": "list",
+    "source accept": "accept",
+    "source retire": "retire",
+    "--help": "help",
+    "--version": "version",
+}
 _EPILOG = """
 The usual order:
   synthstream schema init trips.parquet -o stream.toml
@@ -155,7 +173,7 @@ def _mistyped(error: Any) -> int:
     value = next((value for option, value in pairwise(sys.argv) if option in options), "")
     if words.startswith("Invalid value") and value not in words:
         words = words.replace(":", f": found {value!r}.", 1)
-    for group in app.registered_groups:
-        for one in group.typer_instance.registered_commands if group.typer_instance else ():
-            words += f" Did you mean '{group.name} {one.name}'?" if words == f"No such command {one.name!r}." else ""
+    if wrong := re.match(r"No such (?:command|option):? '?([\w-]+)", words):
+        for name in (name for name, others in _ELSEWHERE.items() if wrong[1] in others.split()):
+            words = f"{words.partition('.')[0]}. Did you mean '{name}'?"
     return fail(f"{words}{'' if words.endswith(('.', '?')) else '.'} Help: {command} --help")
