@@ -25,6 +25,7 @@ from synthstream.errors import SchemaError, SourceError
 from synthstream.ingest import lines as reading
 from synthstream.ingest.files import FileSource
 from synthstream.kinds import FileKind
+from synthstream.schema.coercion import require
 
 
 def source(path: Path, kind: FileKind = "csv") -> FileSource:
@@ -251,6 +252,11 @@ def test_a_missing_column_is_told_before_any_row(tmp_path: Path, kind: FileKind)
         next(source(path, kind).read(path, chunk_rows=10))
     assert f"x.{kind}" in str(caught.value)
     assert "SECRET" not in str(caught.value)
+
+
+def test_a_name_that_another_column_has_is_not_what_was_meant() -> None:
+    with pytest.raises(SchemaError, match=r"'fare' is missing\. Nothing was counted"):
+        require(["age", "fare"], ["age"])
 
 
 def test_patterns(tmp_path: Path) -> None:

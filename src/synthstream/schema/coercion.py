@@ -110,7 +110,9 @@ def require(columns: Sequence[str], found: Sequence[str], *, of: str = "") -> No
     if missing:
         near = [name for name in found if bare(name) == bare(missing[0])]
         if not near and len(missing) < len(columns):
-            near = difflib.get_close_matches(missing[0], found, n=1, cutoff=0.5)
+            near = difflib.get_close_matches(
+                missing[0], [name for name in found if name not in columns], n=1, cutoff=0.5
+            )
         hint = f" Did you mean {near[0]!r}?" if near else ""
         raise SchemaError(f"{of}{_named(missing)} missing.{hint} Nothing was counted.")
     doubled = [name for name in columns if list(found).count(name) > 1]
