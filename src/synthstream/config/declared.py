@@ -66,5 +66,5 @@ def _declared(name: str, kind: Any, known: Mapping[str, Any]) -> dict[str, Any]:
         return {"type": "datetime", **known}
     raise SchemaError(
         f"{name!r} holds {kind}: nothing declares its values. Cast it to pl.Enum([...]), or say "
-        f'columns={{"{name}": {{"values": [...]}}}}'
+        f'columns={{"{name}": {{"values": [...]}}}}; or leave it out of the frame'
     )

@@ -103,7 +103,7 @@ class Number(Binned):
         missing: the number that missing cells count as; left out: a cell of their own.
 
     Example:
-        >>> age = Number(name="age", min=0, max=100, bins=4)
+        >>> age = Number("age", min=0, max=100, bins=4)
         >>> age.encode(pl.Series([10.0, 99.0, 1e9, None])).tolist()
         [0, 3, 3, 4]
     """

@@ -56,7 +56,7 @@ class Column(ABC):
     """
 
     type: ClassVar[str]
-    name: str
+    name: str = field(kw_only=False)
     source: str | None = None
     words: Words = field(default_factory=Words, compare=False)
 

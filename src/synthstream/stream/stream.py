@@ -44,11 +44,7 @@ from synthstream.synthesizers.contract import Models
 def open(  # noqa: A001 - public
     path: str | Path, *, simulate: int | None = None, unchecked: bool = False, begin: bool = True
 ) -> Stream:
-    """Open the stream that a configuration file describes; resume it where it stopped.
-
-    Args:
-        path: a ``stream.toml``.
-        simulate, unchecked, begin: see :class:`Stream`.
+    """Open the stream that a ``stream.toml`` describes; resume it where it stopped. All else is as in :class:`Stream`.
 
     Raises:
         ConfigError, StateError, MirrorError: the file is not a valid configuration; or as :class:`Stream`.
@@ -395,6 +391,9 @@ class Stream:
     def waits(self) -> bool:
         """Whether rows of a log wait for somebody who writes: for the custodian alone."""
         return self._intake.waits
+
+    def __repr__(self) -> str:
+        return f"Stream({self.config.name!r}, in {self.config.state})"
 
     def _repr_html_(self) -> str:
         return card_of_stream(self.config.name, self.status)
