@@ -35,7 +35,6 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
-from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal, Protocol, get_args
 
@@ -168,9 +167,12 @@ class Private:
         return self.last.counts(self._pairs).astype(np.float64)
 
     def refreshed(self) -> list[int]:
-        """Ticks at whose ends larger tables were measured; none where that is every tick."""
+        """Ticks at whose ends larger tables were measured, but for a closing one, which cuts a cycle short; none where
+        that is every tick.
+        """
         if isinstance(self.made, AtRefreshes):
-            return list(self.made.came(self._history[-1]).ticks)
+            came, times = self.made.came(self._history[-1]).ticks, self.made.mechanism.times
+            return list(came[:-1] if times.horizon and times.closing else came)
         times = self.made.mechanism.times if isinstance(self.made.mechanism, Epochs) else None
         return [end - 1 for end in times.ended(len(self._history))] if times else []
 
@@ -299,14 +301,13 @@ def quarters(ticks: int) -> list[range]:
 
 
 def last_cycle(refreshed: Sequence[int]) -> range:
-    """Ticks from one of the last refreshes to the tick before the next one, the longer of the last two such spans, as
-    the end of the stream may cut the last one short; none if that is one tick, or there is no cycle.
+    """Ticks from the last refresh but one to the tick before the last; none if that is one tick, or there is no cycle.
 
     Example:
-        >>> last_cycle([0, 1, 5, 9]), last_cycle([0, 1, 7, 10]), last_cycle([7, 8]), last_cycle([3])
-        (range(5, 9), range(1, 7), range(0, 0), range(0, 0))
+        >>> last_cycle([0, 1, 5, 9]), last_cycle([7, 8]), last_cycle([3])
+        (range(5, 9), range(0, 0), range(0, 0))
     """
-    found = max((range(*pair) for pair in pairwise(refreshed[-3:])), key=len, default=range(0))
+    found = range(*refreshed[-2:]) if len(refreshed) > 1 else range(0)
     return found if len(found) > 1 else range(0)
 
 
