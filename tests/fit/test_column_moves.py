@@ -9,7 +9,7 @@ import pytest
 from benchmarks.metrics import table_errors
 
 from synthstream.fit.aims import Earlier, _possible, aims
-from synthstream.fit.changes import standing_out
+from synthstream.fit.changes import lately, standing_out, towards
 from synthstream.fit.lowrank import common
 from synthstream.fit.moves import Effort, _layout, move
 from synthstream.fit.population import Population, fit
@@ -320,6 +320,27 @@ def test_new_events_are_taken_to_be_as_those_between_the_last_refreshes(steady: 
             off[k, seed] = np.abs(margins - counts[2])[:2].sum()
     least, most = (0.9, 2.5) if steady else (0.0, 0.75)
     assert least < off[1].mean() / off[0].mean() < most
+
+
+def test_shares_between_two_measurements_are_those_of_what_came_between() -> None:
+    workload = Workload.all_up_to(1, sizes=(3,))
+    first = Measured(tick=4, workload=workload, values=np.array([1000.0, 800, 150, 50]), variance=np.ones(2))
+    (found,) = lately(1200.0, [np.array([820.0, 150.0, 230.0])], [1.0], first)
+    assert found == pytest.approx([0.1, 0.0, 0.9], abs=0.02)
+    assert lately(1000.2, [np.array([800.0, 150.0, 50.0])], [1.0], first) == []
+    # Noise says nothing: as among all.
+    (even,) = lately(1200.0, [np.array([1000.0, 150.0, 50.0])], [1e4], first)
+    assert even == pytest.approx([1000 / 1200, 150 / 1200, 50 / 1200], abs=1e-9)
+    earlier = Earlier(first, np.ones(2), before=first).of_rows(10)
+    assert earlier.before is not None
+    assert (earlier.before.values[0], earlier.before.variance[0]) == (100, 0.01)
+
+
+@pytest.mark.parametrize(("news", "expected"), [(0.0, 0.0), (5.0, 5.0), (10.0, 10.0), (-90.0, 0.0), (900.0, 10.0)])
+def test_what_is_expected_lies_between_two_guesses(news: float, expected: float) -> None:
+    found = towards(np.array([news, 3.0]), np.array([0.0, 3.0]), np.array([10.0, 3.0]), 1e-9)
+    assert found == pytest.approx([expected, 3.0], abs=1e-6)
+    assert towards(np.array([news, 3.0]), np.zeros(2), np.full(2, 10.0), 1e12) == pytest.approx([5.0, 5.0], abs=1e-3)
 
 
 def test_a_table_of_two_by_two_is_not_followed_at_its_noise() -> None:

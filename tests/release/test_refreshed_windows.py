@@ -6,15 +6,20 @@ import shutil
 from datetime import UTC, datetime, timedelta
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
 import pytest
 
 from synthstream import Releases, Stream, StreamConfig
+from synthstream.fit.aims import Earlier
+from synthstream.fit.population import Population
+from synthstream.measured import Measured
 from synthstream.schema.naming import ANSWERS
 from synthstream.stream.recovery import adopt
 from synthstream.stream.verification import verify
+from synthstream.synthesizers import tables
 from tests.support.environments import At
 from tests.support.streams import configured
 from tests.support.visits import exact
@@ -144,3 +149,17 @@ def test_no_new_column_is_called_as_a_column_of_answers(tmp_path: Path) -> None:
     table = releases.last.table(["ward"], model_error=True)
     frames = [table, releases.last.compare(releases.at(4), ["ward"]), late.compare(early, ["ward"])]
     assert {name for frame in frames for name in frame.columns} == {"ward", *ANSWERS}
+
+
+def test_rows_look_back_to_the_refresh_before_the_last_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen, fit = list[Any](), tables.fit
+
+    def look(measured: Measured, *, then: Earlier | None = None, **how: Any) -> Population:
+        assert then is None or then.before is not None
+        seen.append(then and (then.measured.tick, then.before and then.before.tick))
+        return fit(measured, then=then, **how)
+
+    monkeypatch.setattr(tables, "fit", look)
+    run(tmp_path, range(12))
+    own = [None, None, (1, 0), None, (3, 1), None, (5, 3), (5, 3), None, (8, 5), (8, 5), None]
+    assert seen == own

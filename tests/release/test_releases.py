@@ -24,6 +24,8 @@ from synthstream.kernel.gate import Gate
 from synthstream.publish.model import codes_of
 from synthstream.release.points import PointRelease
 from synthstream.release.release import TableRelease
+from synthstream.schema.binned import Number
+from synthstream.schema.schema import Schema
 from synthstream.stream.recovery import adopt
 from synthstream.synthesizers.simulation.seeded import SeededGate
 from tests.support.gates import ExactGate
@@ -324,6 +326,9 @@ def test_a_row_that_stays_is_published_as_it_was(tmp_path: Path) -> None:
     assert stays.mean() > 0.5
     assert one[:least].filter(stays).equals(other[:least].filter(stays))
     assert one["x"].n_unique() > 100  # they fill their bins
+    both = Schema(columns=(Number("a", min=0, max=1, bins=1), Number("b", min=0, max=1, bins=1)))
+    places = both.decode(np.zeros((4000, 2), dtype=np.int32), None)
+    assert abs(float(np.corrcoef(places["a"], places["b"])[0, 1])) < 0.06  # each column in its own way
     old = replace(new[-1], facts={**new[-1].facts, "edition": 14}, files=None)
     assert not old.rows()["x"].equals(other["x"])
 
