@@ -10,7 +10,7 @@ from benchmarks.metrics import table_errors
 
 from synthstream.fit.aims import Earlier, _possible, aims
 from synthstream.fit.changes import lately, standing_out, towards
-from synthstream.fit.lowrank import common
+from synthstream.fit.lowrank import common, orthonormal
 from synthstream.fit.moves import Effort, _layout, move
 from synthstream.fit.population import Population, fit
 from synthstream.fit.rare import real
@@ -258,6 +258,16 @@ def test_independent_columns_have_nothing_in_common() -> None:
                 table = rng.normal(0, 3, (5, 5))
                 noise[q] = table - table.mean(0) - table.mean(1)[:, None] + table.mean()
         assert not common(workload, noise, np.full(len(workload.marginals), 9.0)).means
+
+
+@pytest.mark.parametrize("size", [8, 128, 129, 1000])
+def test_directions_become_orthonormal_few_rows_at_a_time(size: int) -> None:
+    vectors = np.random.default_rng(0).normal(size=(size, 8)) * np.geomspace(1, 1e6, 8)
+    vectors[:, 1] = 0.0
+    found = orthonormal(vectors)
+    assert found.shape == vectors.shape
+    assert np.allclose(found.T @ found, np.eye(8))
+    assert np.allclose(found @ (found.T @ vectors), vectors)
 
 
 def test_few_known_pairs_are_not_completed() -> None:

@@ -19,6 +19,8 @@ from synthstream.workload import FloatArray, Workload
 _RANK, _STEPS = 32, 12
 # The search ends early where nothing comes near the edge of the noise.
 _LOOK, _NEAR = 4, 0.7
+# Rows of a matrix that are made orthonormal at once.
+_TALL = 128
 # Tables of a column with itself are not known: found directions fill them in, so many times.
 _FILLS = 3
 # Parts of a direction are rounded to so many steps.
@@ -119,10 +121,25 @@ def _start(size: int) -> FloatArray:
     return np.asarray(np.cos(np.arange(1, size * rank + 1) ** 2 % 1013).reshape(size, rank))
 
 
+def orthonormal(vectors: FloatArray) -> FloatArray:
+    """Orthonormal vectors that span the same, shape ``(size, number)``; the number is far below ``_TALL``.
+
+    Few rows at a time, then what is left of each (TSQR; Demmel and others 2012): of a tall matrix a library of matrices
+    gives the smallest steps to threads, and beside another busy process each of these waits.
+    """
+    size, number = vectors.shape
+    if size <= _TALL:
+        return np.linalg.qr(vectors)[0]
+    parts = np.zeros((-(-size // _TALL) * _TALL, number))
+    parts[:size] = vectors
+    each, rest = np.linalg.qr(parts.reshape(-1, _TALL, number))
+    return np.asarray((each @ orthonormal(rest.reshape(-1, number)).reshape(rest.shape)).reshape(parts.shape)[:size])
+
+
 def _outstanding(matrix: FloatArray, edge: float, vectors: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Eigenvalues beyond the edge, less what noise adds to them, and their vectors, by subspace iteration."""
     for step in range(_STEPS):
-        vectors = np.linalg.qr(matrix @ vectors)[0]
+        vectors = orthonormal(matrix @ vectors)
         if step == _LOOK and np.abs(np.linalg.eigvalsh(vectors.T @ matrix @ vectors)).max() < _NEAR * edge:
             break
     values, turn = np.linalg.eigh(vectors.T @ matrix @ vectors)
