@@ -438,6 +438,29 @@ def test_the_command_can_leave_the_simulation_out(stream: Path) -> None:
     assert "simulated" not in result.output
 
 
+def test_rows_of_very_many_tables_are_left_out_unless_asked_for(
+    stream: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("synthstream.forecast.wide._LONG", 0.0)
+    page = tmp_path / "plan.html"
+    result = CliRunner().invoke(app, ["plan", str(stream), "-o", str(page)])
+    assert "Measured counts, exact" in result.output
+    assert "Published rows, simulated" not in result.output
+    assert "plan --rows does it" in " ".join(result.output.split())
+    assert "plan --rows does it" in page.read_text()
+    asked = CliRunner().invoke(app, ["plan", str(stream), "--rows"]).output
+    assert "Published rows, simulated" in asked
+    assert "left out" not in asked
+    assert not any("left out" in note for note in of(GOOD, rows=False).notes)
+
+
+def test_a_wide_table_is_planned_in_seconds() -> None:
+    columns = [category(f"c{i}", *"ABCDEFGH") for i in range(150)]
+    found = of(stream_toml(*columns, column=None, until=None, horizon=365))
+    assert found.forecasts[0].rows is None
+    assert "left out" in found.notes[0]
+
+
 def test_json_is_clean_and_complete(stream: Path, tmp_path: Path) -> None:
     page = tmp_path / "plan.html"
     arguments = ["plan", str(stream), "--expect", "400/day", "--at-ticks", "2,5", "--json", "-o", str(page)]

@@ -23,8 +23,9 @@ if TYPE_CHECKING:
 Expect = Annotated[str | None, typer.Option("--expect", help="A public guess of the rate of events: 500/day, 35/tick.")]
 AtTicks = Annotated[str | None, typer.Option("--at-ticks", help="After how many ticks, instead of days: 10,100.")]
 Output = Annotated[Path | None, typer.Option("-o", "--output", help="Write a page with plots: plan.html.")]
-
-NoRows = Annotated[bool, typer.Option("--no-rows", help="Measured counts alone; of 100 columns, rows take minutes.")]
+Rows = Annotated[
+    bool | None, typer.Option(help="Simulate published rows too; left out: where that takes less than half a minute.")
+]
 AfterPath = Annotated[Path | None, typer.Option("--after", help="The stream that this one would go on from.")]
 
 
@@ -72,7 +73,7 @@ def plan_command(
     output: Output = None,
     as_json: AsJson = False,
     after: AfterPath = None,
-    no_rows: NoRows = False,
+    rows: Rows = None,
 ) -> None:
     """Say what a configuration promises and how exact it will be. Touches no data, spends nothing.
 
@@ -91,7 +92,7 @@ def plan_command(
     loaded = load(config) if after is None else planned(load(after), load(config))
     check_regions(loaded)
     loaded = begun(loaded) if after is None else loaded
-    found = plan(loaded, expect=expect, at_ticks=_ticks(at_ticks), rows=not no_rows, track=_progress)
+    found = plan(loaded, expect=expect, at_ticks=_ticks(at_ticks), rows=rows, track=_progress)
     if output is not None:
         from synthstream.report.page import write_page
         from synthstream.report.plan_page import plan_page

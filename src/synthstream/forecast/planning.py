@@ -18,7 +18,7 @@ from synthstream.config.config import StreamConfig, load
 from synthstream.errors import ConfigError
 from synthstream.forecast.rates import Rate, moments_of, until
 from synthstream.forecast.warnings import Caution, cautions_of, no_end, notes_of
-from synthstream.forecast.wide import Proposal, proposed
+from synthstream.forecast.wide import Proposal, proposed, too_long
 from synthstream.privacy import Budget, Claim
 from synthstream.release.display import framed
 from synthstream.schema.clock import Clock
@@ -221,7 +221,7 @@ def plan(
     *,
     expect: str | Rate | None = None,
     at_ticks: Sequence[int] | None = None,
-    rows: bool = True,
+    rows: bool | None = None,
     track: Track[Any] = iter,
 ) -> Plan:
     """Forecast a configuration, or that of a ``stream.toml``. Reads no data, spends nothing, and repeats itself.
@@ -229,7 +229,7 @@ def plan(
     Args:
         expect: a public guess of the rate of events, such as ``"500/day"``; left out: 100 a tick are assumed.
         at_ticks: after how many ticks, as in ``[10, 100]``, at most the horizon; left out: days 1, 30, 365 and 3650.
-        rows: whether to simulate the published rows too, which takes some seconds; of 100 columns, minutes.
+        rows: whether to simulate the published rows too; left out: where that takes less than about half a minute.
         track: hands out the pieces of that work, so that a progress bar can follow.
 
     Raises:
@@ -251,10 +251,11 @@ def plan(
     rate = _rate_of(config, expect)
     made, clock = synthesizer_of(config), config.own_clock
     moments, per_tick = moments_of(clock, at_ticks), rate.per_tick(clock)
+    long = too_long(made.tables, len(moments)) if rows is None else ""
+    rows = rows is not False and not long
     mine, *neighbours = _of_budgets(config, moments, per_tick, track if rows else None)
-    forecasts = mine.forecasts
-    middle = forecasts[max(len(forecasts) - 2, 0)]  # not the end: most of the releases come before
-    claim, promise = claim_of(config, made.mechanism), promise_of(config).facts
+    middle = mine.forecasts[max(len(mine.forecasts) - 2, 0)]  # not the end: most of the releases come before
+    forecasts, claim, promise = mine.forecasts, claim_of(config, made.mechanism), promise_of(config).facts
     stderr = {f.ticks: f.stderr for f in forecasts}
     return Plan(
         name=config.name,
@@ -279,7 +280,7 @@ def plan(
         neighbours=tuple(neighbours),
         largest_words=_largest_words(forecasts, made.bound_covers),
         cautions=(*cautions_of(config, claim, stderr, rate, assumed=expect is None), *no_end(config, max(moments))),
-        notes=(*notes_of(config, moments), *_of_the_cut(config)),
+        notes=(*filter(None, [long]), *notes_of(config, moments), *_of_the_cut(config)),
         proposal=proposed(config, ticks=middle.ticks, events=middle.events, asked=middle.asked),
     )
 
@@ -392,8 +393,7 @@ def _tables(mechanism: TableMechanism) -> dict[int, int]:
 
 
 def _facts_of(budgeted: Budgeted, configured: bool) -> dict[str, Any]:
-    forecasts = [f.facts() for f in budgeted.forecasts]
-    return {"epsilon": budgeted.epsilon, "configured": configured, "forecasts": forecasts}
+    return {"epsilon": budgeted.epsilon, "configured": configured, "forecasts": [f.facts() for f in budgeted.forecasts]}
 
 
 def _by_order(values: dict[int, Any]) -> dict[str, Any]:

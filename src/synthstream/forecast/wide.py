@@ -1,4 +1,4 @@
-"""Fewer pairs for wide tables: how many can rise above the noise. From public numbers alone."""
+"""Wide tables: how many pairs can rise above the noise, and whether rows take long. From public numbers alone."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import numpy as np
 from synthstream.config.config import StreamConfig
 from synthstream.config.synthesis import is_near
 from synthstream.synthesizers.assembly import synthesizer_of
+from synthstream.synthesizers.contract import TableMechanism
 from synthstream.workload import FloatArray, Workload
 
 # Fewer columns are no wide table.
@@ -19,6 +20,9 @@ _WIDE = 20
 _WEAK, _OUT = 0.1, 2.0
 # From one distance that is tried to the next.
 _STEP = 1.25
+# Rows are left out where to simulate them takes longer, in seconds of one core; what a table and a cell take at each of
+# the _FITS for one time. Measured; a machine may be twice as fast.
+_LONG, _A_TABLE, _A_CELL, _FITS = 30.0, 8e-5, 5e-7, 9
 
 
 class Proposal(NamedTuple):
@@ -94,6 +98,20 @@ def proposed(config: StreamConfig, *, ticks: int, events: float, asked: str) -> 
         return None
     near, (pairs, rising) = (best, found[best]) if found[best][1] else (0, (0, 0))
     return Proposal(near, pairs, rising, *whole, asked)
+
+
+def too_long(mechanism: TableMechanism | None, times: int) -> str:
+    """That to simulate rows after so many times takes long; empty if it does not."""
+    if mechanism is None:
+        return ""
+    number = len(mechanism.workload.marginals)
+    seconds = times * _FITS * (_A_TABLE * number + _A_CELL * mechanism.workload.cells)
+    if seconds <= _LONG:
+        return ""
+    return (
+        f"Published rows are left out: to simulate those of {number:,} tables takes about {seconds:.0f} s. "
+        "plan --rows does it, and says how long a release takes; in Python, rows=True."
+    )
 
 
 def _rising(workload: Workload, variance: FloatArray, events: float) -> tuple[int, int]:
