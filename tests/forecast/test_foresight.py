@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 
 import numpy as np
@@ -10,9 +11,11 @@ from benchmarks.distances import histogram
 
 from synthstream.config.config import StreamConfig
 from synthstream.evaluate.wasserstein import w1_grid
+from synthstream.fit.population import Population
 from synthstream.kernel.epochs import Epochs
 from synthstream.kernel.points import Points
 from synthstream.kernel.tables import Marginals
+from synthstream.measured import Measured
 from synthstream.partition import Partition
 from synthstream.privacy import Budget
 from synthstream.strategies.levels import Schedule
@@ -254,3 +257,16 @@ def test_the_error_of_points_falls_with_epsilon() -> None:
     assert boxes == sorted(boxes, reverse=True)
     assert distances == sorted(distances, reverse=True)
     assert distances[-1] > 0
+
+
+def test_a_release_of_many_tables_is_not_told_as_if_rows_took_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [0.0]
+
+    def takes(measured: Measured, *, start: Population, seed: int) -> None:
+        now[0] += 10 + len(start.codes) / 10_000
+
+    monkeypatch.setattr(tables, "fit", takes)
+    monkeypatch.setattr(time, "perf_counter", lambda: now[0])
+    config = StreamConfig.from_toml(text_of("always"))
+    found = synthesizer_of(config).seconds(config.schema, ticks=300, events_per_tick=2000)
+    assert found == pytest.approx(10 + 60, rel=0.1)

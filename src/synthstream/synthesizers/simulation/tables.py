@@ -27,8 +27,9 @@ from synthstream.workload import CodeArray, FloatArray, Workload
 
 # More rows than this are simulated in proportion: fewer rows, with less noise by the same factor.
 MOST_ROWS = 20_000
-# A release is drawn up to _MOST_DRAWS times, for about _ROWS_IN_ALL rows in all; errors are averaged over the draws.
-_ROWS_IN_ALL, _MOST_DRAWS = 15_000, 3
+# A release is drawn up to _MOST_DRAWS times, for about _ROWS_IN_ALL rows in all; errors are averaged over the draws. To
+# fit so many cells takes as long as to fit a row; where there are many, errors are means over many tables, too.
+_ROWS_IN_ALL, _MOST_DRAWS, _CELLS_OF_A_ROW = 15_000, 3, 20
 # _LIVES: releases that are simulated, the last of them the one that is looked at. _LOOKS_BACK: from the first to the
 # last, in multiples of the time that rows remember.
 _LIVES, _LOOKS_BACK = 5, 2.0
@@ -85,7 +86,7 @@ def pieces_in_epochs(
     """Of tables that are measured once an epoch: a piece for each group of ticks, by :func:`in_epochs`."""
 
     def after(some: Sequence[int]) -> dict[int, RowErrors]:
-        shape, seeds = _shape(schema), range(runs_of(careful))
+        shape, seeds = _shape(schema), range(_draws(made.mechanism.workload, 0, runs_of(careful)))
         each = [in_epochs(made, shape, ticks=some, events_per_tick=events_per_tick, seed=s) for s in seeds]
         return {t: mean_of([one[t] for one in each]) for t in some}
 
@@ -226,7 +227,7 @@ def _simulated(
     variance = np.einsum("ttq->tq", covariance) / scale**2
     roots, tables = _roots(covariance), np.repeat(np.arange(len(workload.marginals)), workload.lengths)
     small = (workload.order < 2)[tables]
-    for draw in range(int(np.clip(_ROWS_IN_ALL // max(round(events / scale), 1), 1, draws))):
+    for draw in range(_draws(workload, round(events / scale), draws)):
         rng = np.random.default_rng([ticks[-1], draw])
         noise = np.einsum("cst,tc->sc", roots[tables], rng.normal(size=(len(ticks), workload.cells)))
         numbers = {t: round(events * (t + 1) / (ticks[-1] + 1) / scale) for t in {*counted, *counted.values()}}
@@ -240,6 +241,16 @@ def _simulated(
             gap = np.asarray(rows.counts(workload) - true, dtype=np.float64)
         found.append(errors_of(workload, gap * scale))
     return mean_of(found)
+
+
+def _draws(workload: Workload, rows: int, most: int) -> int:
+    """How often a release of so many rows is drawn.
+
+    Example:
+        >>> [_draws(Workload.all_up_to(2, sizes=(8,) * number), 1000, 3) for number in (10, 50, 100)]
+        [3, 3, 1]
+    """
+    return int(np.clip(_ROWS_IN_ALL // max(rows, workload.cells // _CELLS_OF_A_ROW, 1), 1, most))
 
 
 def _roots(covariance: FloatArray) -> FloatArray:
@@ -338,7 +349,7 @@ def seconds_per_release(
 ) -> float:
     """Seconds of one release on this machine: counting a batch, noise, and nudging rows of the release before.
 
-    Measured on simulated rows, at most as many as are simulated; a fit takes time in proportion to its rows.
+    Measured on simulated rows. A fit takes time for its tables, and in proportion to its rows.
     """
 
     def seconds(work: Callable[[], object]) -> float:
@@ -346,15 +357,17 @@ def seconds_per_release(
         work()
         return time.perf_counter() - begin
 
+    def of_fit(rows: int) -> float:
+        values, start = workload.count(codes[:rows]).astype(np.float64), Population.of(workload, codes[:rows])
+        measured = Measured(tick=0, workload=workload, values=values, variance=variance)
+        return seconds(lambda: fit(measured, start=start, seed=0))
+
     workload, events, rng = mechanism.workload, ticks * events_per_tick, np.random.default_rng(0)
-    number = max(round(min(events, _most_rows(workload))), 1)
+    number = max(round(min(events, MOST_ROWS)), 1)
     codes, state = _shape(schema).rows(number, rng), mechanism.init()
-    counts = workload.count(codes)
-    variance = np.maximum(mechanism.variance(0), 1e-6)
-    measured = Measured(tick=0, workload=workload, values=counts.astype(np.float64), variance=variance)
-    rows = Population.of(workload, codes)
-    fit(measured, start=rows, seed=0)  # compiles what there is to compile
-    fitted = seconds(lambda: fit(measured, start=rows, seed=0))
+    counts, variance = workload.count(codes), np.maximum(mechanism.variance(0), 1e-6)
+    few = max(number // 20, 1)
+    _, fitted, fixed = of_fit(few), of_fit(number), of_fit(few)  # the first one compiles what there is to compile
     counted = seconds(lambda: workload.count(codes[: max(round(min(events_per_tick, number)), 1)]))
     if isinstance(mechanism, Epochs):
         counts = np.append(counts, number) if mechanism.counts_rows else counts
@@ -362,7 +375,8 @@ def seconds_per_release(
     else:
         noise = seconds(lambda: mechanism.step(state, counts, SeededGate(0)))
     # A fit makes at most four million proposals, four for each row (fit/population.py).
-    return noise + counted * max(1.0, events_per_tick / number) + fitted * max(1.0, min(events, 1e6) / number)
+    by_rows = max(fitted - fixed, 0.0) * max(1.0, min(events, 1e6) / number)
+    return noise + counted * max(1.0, events_per_tick / number) + fixed + by_rows
 
 
 def _most_rows(workload: Workload) -> int:
