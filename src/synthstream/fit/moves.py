@@ -7,6 +7,7 @@ for a gain beyond a number of these, and the search ends by itself once hardly a
 
 from __future__ import annotations
 
+import functools
 from typing import NamedTuple
 
 import numba
@@ -125,6 +126,7 @@ def move(
     return np.rint(residual + aim.cells).astype(np.int64)
 
 
+@functools.lru_cache(maxsize=1)  # releases of a stream have one
 def _layout(workload: Workload) -> _Layout:
     first, start, holders, others = [0], [0], [], []
     for c, size in enumerate(workload.sizes):
