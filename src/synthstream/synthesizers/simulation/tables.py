@@ -31,7 +31,7 @@ MOST_ROWS = 20_000
 # fit so many cells takes as long as to fit a row; where there are many, errors are means over many tables, too.
 _ROWS_IN_ALL, _MOST_DRAWS, _CELLS_OF_A_ROW = 15_000, 3, 20
 # _LIVES: releases that are simulated, the last of them the one that is looked at. _LOOKS_BACK: from the first to the
-# last, in multiples of the time that rows remember.
+# last, in multiples of the time that rows remember. Where many cells take long, fewer lives come near enough (5 %).
 _LIVES, _LOOKS_BACK = 5, 2.0
 # Fits in a row, for a stream that is measured in epochs.
 _FITS = 5
@@ -171,7 +171,8 @@ def at_every_tick(
         events: that have come by then.
         draws: releases to average over, at most; fewer where rows are many.
     """
-    ticks = np.unique(np.linspace(tick - _LOOKS_BACK * MEMORY * tick, tick, _LIVES).round().astype(int)).tolist()
+    lives = min(_LIVES, 2 + _draws(mechanism.workload, 0, _LIVES))
+    ticks = np.unique(np.linspace(tick - _LOOKS_BACK * MEMORY * tick, tick, lives).round().astype(int)).tolist()
     one = np.array([[mechanism.counter.covariance(s, t, multiplier=1.0) for t in ticks] for s in ticks])
 
     def fitted(history: list[Measured], rows: Population | None, seed: int) -> Population:
