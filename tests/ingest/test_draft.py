@@ -111,7 +111,9 @@ def test_a_file_that_is_not_there_is_told_so(tmp_path: Path) -> None:
     ("content", "says"),
     [
         ("01.02.2026;01:05;Südbad;12,21;;P157\n".encode(), "its first line seems to be a row"),
-        (b"day;ward;day\n", "its first line seems to be a row"),
+        (b"7;2026-01-31;P157;7\n", "its first line seems to be a row"),
+        (b"day;P157;day\n", "If it is a header, give each column a name of its own in the file"),
+        (b"day;P157;;\n", "or several are empty"),
         ("day;ward\n".encode("utf-16"), "no text in UTF-8 or windows-1252"),
         (b"PK\x03\x04\x14\0\x08rows.csv", "no text in UTF-8 or windows-1252"),
     ],

@@ -92,10 +92,13 @@ def _no_header(names: Sequence[str]) -> str:
     """What is wrong with a first line as names, and how to mend it; it may be a row, and is not quoted."""
     if any("\N{REPLACEMENT CHARACTER}" in name for name in names):
         return "its first line is no text in UTF-8 or windows-1252. Unpack it, or save it as UTF-8"
-    if len(set(names)) < len(names) or 2 * sum(any(map(str.isalpha, name)) for name in names) < len(names):
+    row = "write a line with a name for each column above it; later, header = [...] in [source] names them as well"
+    if 2 * sum(any(map(str.isalpha, name)) for name in names) < len(names):
+        return f"its first line seems to be a row, since most of its names have no letter: {row}"
+    if len(set(names)) < len(names):
         return (
-            "its first line seems to be a row: names are there twice, or most have no letter. Write a line with a name "
-            "for each column above it; later, header = [...] in [source] names them as well"
+            "names in its first line are there twice, or several are empty. If it is a header, give each column a name "
+            f"of its own in the file: one whose name is there twice cannot be counted. If it is a row, {row}"
         )
     return ""
 
