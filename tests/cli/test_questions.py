@@ -14,6 +14,7 @@ from typer.testing import CliRunner, Result
 from synthstream import Stream
 from synthstream.cli.answering import tell_of_steps
 from synthstream.cli.app import app
+from synthstream.cli.reading import apart
 from synthstream.errors import SynthstreamError
 from synthstream.schema.clock import Clock
 from tests.support.gates import ExactGate
@@ -67,6 +68,15 @@ def test_what_is_read_says_that_bins_at_the_ends_hold_more_and_files_keep_their_
         written = (tmp_path / "out.csv").read_text()
         assert "and more" not in written, words
         assert "below" not in written, words
+
+
+def test_columns_may_have_commas_between_them(folder: Path) -> None:
+    plain = say("table", folder, "ward", "x", "--csv").stdout
+    for words in (("ward,x",), ("ward,", "x"), ("ward , x",)):
+        assert say("table", folder, *words, "--csv").stdout == plain
+    windows = ("--then", "2026-01-01", "2026-01-05", "--now", "2026-01-05", "2026-01-09", "--csv")
+    assert say("compare", folder, "ward,x", *windows).stdout == say("compare", folder, "ward", "x", *windows).stdout
+    assert apart(["a,b"], ["a,b", "c"]) == ["a,b"]
 
 
 def test_why_measured_is_empty(folder: Path) -> None:
@@ -164,6 +174,7 @@ def test_what_a_limit_of_persons_leaves_out_is_told_beside_every_answer(folder: 
         ("table", ["--box", " "], "as in --box 'lat 33 34'"),
         ("table", ["--where", "ward", "=", "A"], "put the whole condition in quotes"),
         ("series", ["ward", "x"], "takes one column"),
+        ("series", ["ward,x"], "takes one column"),
         ("series", ["--box", "1", "2", "3"], "as in --box 'lat 33 34'"),
         ("series", ["ward", "--every", "1h"], "shorter than a tick"),
         ("series", ["ward", "--every", "month"], "use a number and"),

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from synthstream.cli.common import Simulate, console
-from synthstream.cli.reading import At, Between, Place, Where, all_of, chosen, format_of, window, write
+from synthstream.cli.reading import At, Between, Place, Where, all_of, apart, chosen, format_of, window, write
 from synthstream.cli.runtime import fail
 
 _Output = Annotated[
@@ -131,6 +131,7 @@ def table_command(
         raise SystemExit(fail("--where: put the whole condition in quotes, as in --where \"zone = 'A'\"."))
     published = releases(place, simulate=simulate)
     release, clock = chosen(published, at, between), published.config.clock
+    columns = apart(columns, release.schema.names)
     _refuse_both(polygon, box, columns, feature or of_place)
     if polygon is not None:
         found = inside(release, polygons_in(release, polygon, feature, of_place), {}, all_of(where), clock)
@@ -141,13 +142,13 @@ def table_command(
             )
         found = inside(release, *bounds, all_of(where), clock)
     else:
-        found = release.table(columns or [], where=all_of(where), model_error=model_error)
+        found = release.table(columns, where=all_of(where), model_error=model_error)
         if where and isinstance(release, TableRelease) and found.height and found["measured"].is_null().all():
-            why = why_unmeasured(release.schema, release.workload, columns or [], all_of(where) or "")
+            why = why_unmeasured(release.schema, release.workload, columns, all_of(where) or "")
             typer.echo(f"measured: {why}" if why else _UNKNOWN, err=True)
     typer.echo(f"{release.name}: {release.about}", err=True)
     tell_of_limit(published.config.privacy.unit)
-    for column in columns or []:
+    for column in columns:
         tell_of_cuts(published, column, steps=False)
     give(found, output, form, csv=csv, stamped=not release.secure, columns=release.schema.columns, clock=clock)
 
@@ -207,10 +208,11 @@ def series_command(
     from synthstream.publish.published import releases
 
     form, (lower, upper) = format_of(None, output, place=place), _bounds(box or [])
-    column = columns[0] if columns else None
-    if len(columns or []) > 1:
-        raise SystemExit(fail("series: takes one column; for several at once: synthstream table, with --between."))
     found = releases(place, simulate=simulate)
+    names = apart(columns, found.last.schema.names)
+    column = names[0] if names else None
+    if len(names) > 1:
+        raise SystemExit(fail("series: takes one column; for several at once: synthstream table, with --between."))
     _refuse_both(polygon, box, column, feature or of_place)
     area = lower if polygon is None else polygons_in(found.last, polygon, feature, of_place)
     if polygon is not None or box:
@@ -260,7 +262,7 @@ def compare_command(
     later, earlier = window(found, "--now", now), window(found, "--then", then)
     if earlier.tick >= later.tick:
         raise SystemExit(fail("--then: must end before --now does."))
-    cells = later.compare(earlier, columns or None)
+    cells = later.compare(earlier, apart(columns, later.schema.names) or None)
     typer.echo(f"{later.name}: {earlier.about}, beside {later.about}", err=True)
     tell_of_lengths(earlier, later)
     tell_of_limit(found.config.privacy.unit)

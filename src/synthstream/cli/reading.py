@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from io import BytesIO
 from pathlib import Path
@@ -54,6 +54,13 @@ def all_of(conditions: list[str] | None) -> str | None:
     """One condition that says all of some."""
     given = conditions or []
     return " AND ".join(f"({one})" for one in given) if len(given) > 1 else next(iter(given), None)
+
+
+def apart(columns: list[str] | None, known: Iterable[str]) -> list[str]:
+    """Columns that were named: with commas too, as in SQL, where no column has one in its name."""
+    if any("," in name for name in known):
+        return columns or []
+    return [name.strip() for one in columns or [] for name in one.split(",") if name.strip()]
 
 
 def chosen(found: Releases, at: str | None, between: tuple[str, str] | None) -> Release:
