@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import fcntl
 import hashlib
 import io
 import json
@@ -601,6 +602,23 @@ def test_two_processes_do_not_write_one_site(tmp_path: Path) -> None:
             publish_site(config, site, progress=quiet)
 
     assert publish_site(config, site, progress=quiet, env=Interrupting(again, at="sync releases"))
+
+
+def test_nobody_who_can_read_a_site_keeps_it_from_being_written(tmp_path: Path) -> None:
+    config, site, modes = begun(tmp_path, "always", ticks=1), tmp_path / "site", list[int]()
+    site.mkdir()
+    reader = os.open(site, os.O_RDONLY)
+    fcntl.flock(reader, fcntl.LOCK_EX)
+
+    def look() -> None:
+        modes.extend(path.stat().st_mode & 0o777 for path in site.glob(".*") if path.is_file())
+
+    try:
+        assert publish_site(config, site, progress=quiet, env=Interrupting(look, at="sync releases"))
+    finally:
+        os.close(reader)
+    assert modes == [0o600]
+    assert {path.name for path in site.iterdir()} == {"index.html", "latest", "releases"}
 
 
 @pytest.mark.parametrize("can", [True, False])

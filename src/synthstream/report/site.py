@@ -41,6 +41,7 @@ _ROOT = """<!doctype html>
 <body><p><a href="latest/index.html">The newest release</a></p></body></html>
 """
 _CELLS = "cells.js"
+_LOCK = ".publishing"  # there while a process writes
 
 
 def publish_site(config: StreamConfig, folder: Path, *, progress: Steps, csv: bool = False, env: Env = REAL) -> bool:
@@ -89,11 +90,17 @@ def check_place(config: StreamConfig, folder: Path) -> None:
 
 @contextmanager
 def _alone(folder: Path) -> Iterator[None]:
-    """While no other process writes this site."""
-    handle = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+    """While no other process writes this site. Whoever can read a file may lock it: this one only its owner can."""
+    path = folder / _LOCK
+    handle = os.open(path, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        yield
+        if not os.path.samestat(os.fstat(handle), path.stat()):  # who had it took it away, and another one made it anew
+            raise BlockingIOError
+        try:
+            yield
+        finally:
+            path.unlink()
     except BlockingIOError:
         raise SinkError(f"{folder}: another process writes this site. Wait for it, and say the same again.") from None
     finally:
