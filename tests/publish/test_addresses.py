@@ -21,6 +21,7 @@ from synthstream.config.config import load
 from synthstream.config.settings import SETTINGS
 from synthstream.errors import ConfigError, NotReleased, SinkError
 from synthstream.kernel.gate import Gate
+from synthstream.publish.addresses import fetched
 from synthstream.publish.catalogue import describe
 from synthstream.publish.outlets import simulated
 from synthstream.stream.succession import succeed
@@ -46,6 +47,11 @@ class Served(SimpleHTTPRequestHandler):
         self.asked.append(self.path)
         if self.path.endswith("/broken/settings.toml"):
             self.send_error(500)
+        elif self.path == "/short":
+            self.send_response(200)
+            self.send_header("Content-Length", "9")
+            self.end_headers()
+            self.wfile.write(b"some")
         elif self.path.endswith("/"):
             self.send_error(404)
         else:
@@ -187,6 +193,25 @@ def test_a_successor_that_has_released_nothing_leaves_readers_what_they_have(tmp
         synthstream.releases(tmp_path / "releases")
     describe(config)
     assert len(synthstream.releases(tmp_path / "releases")) == CUT + 1
+
+
+def test_a_server_does_not_fill_the_memory(address: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = folder / "public/large"
+    shutil.copytree(folder / "releases", place)
+    monkeypatch.setattr("synthstream.publish.addresses._MOST", 1 << 20)
+    for name in (SETTINGS, "000000/manifest.json"):
+        before = (place / name).read_bytes()
+        (place / name).write_bytes(b" " * (1 << 20) + b" ")
+        with pytest.raises(SinkError, match=f"large/{name}: the server sends more than 1 MiB"):
+            synthstream.releases(f"{address}/large")
+        (place / name).write_bytes(before)
+    assert len(synthstream.releases(f"{address}/large")) == 8
+
+
+def test_an_answer_that_breaks_off_is_told(address: str) -> None:
+    for most in (None, 1 << 20):
+        with pytest.raises(SinkError, match="cannot be read"):
+            fetched(f"{address}/short", most=most)
 
 
 def test_only_what_is_needed_is_fetched(address: str) -> None:

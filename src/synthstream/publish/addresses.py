@@ -30,6 +30,7 @@ _SCHEMES = ("http://", "https://")
 _SECONDS = 60
 # What servers say of a file that is not there; some say that nobody may read it.
 _ABSENT = (403, 404, 410)
+_MOST = 64 << 20  # bytes of settings, and of a manifest: no server may fill the memory
 
 
 def located(place: str | Path | StreamConfig, *, simulate: bool = False) -> tuple[StreamConfig, ParquetSink]:
@@ -65,7 +66,7 @@ def _candidates(place: str) -> Iterator[tuple[str, str]]:
 
 def _behind(address: str) -> tuple[StreamConfig, ParquetSink]:
     for settings, releases in _candidates(address):
-        text = fetched(f"{settings}/{SETTINGS}")
+        text = fetched(f"{settings}/{SETTINGS}", most=_MOST)
         if text is not None:
             sink = Served(releases)
             sink.last()  # its manifest says in which edition the stream began
@@ -86,16 +87,21 @@ def _unknown(place: str) -> ConfigError:
     )
 
 
-def fetched(address: str) -> bytes | None:
+def fetched(address: str, *, most: int | None = None) -> bytes | None:
     """What a web server has at an address; ``None`` if it has nothing there.
 
+    Args:
+        most: how many bytes that may be.
+
     Raises:
-        SinkError: it does not answer, or in another way.
+        SinkError: it does not answer, or in another way, or with more.
     """
     try:
         with urlopen(Request(address, headers={"User-Agent": "synthstream"}), timeout=_SECONDS) as answer:  # noqa: S310
-            content: bytes = answer.read()
-            return content
+            content: bytes = b"" if most is None else answer.read(most + 1)
+            if most is None or len(content) <= most:
+                content += answer.read()  # which tells of an answer that broke off
+                return content
     except HTTPError as error:
         if error.code in _ABSENT:
             return None
@@ -103,6 +109,7 @@ def fetched(address: str) -> bytes | None:
     except (OSError, HTTPException, ValueError) as error:
         why = getattr(error, "reason", error)
         raise SinkError(f"{address}: cannot be read ({why}). Check the address, and that you are online.") from None
+    raise SinkError(f"{address}: the server sends more than {most >> 20} MiB. This is no such file; check the address.")
 
 
 class Served(ParquetSink):
@@ -154,7 +161,7 @@ class Served(ParquetSink):
         """Whether a file of a release is there."""
         path = self.place(tick) / name
         if not path.exists():
-            content = fetched(f"{self.where(tick)}/{name}")
+            content = fetched(f"{self.where(tick)}/{name}", most=_MOST if name == "manifest.json" else None)
             if content is None:
                 return False
             path.parent.mkdir(exist_ok=True)
