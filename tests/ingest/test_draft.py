@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -79,6 +80,14 @@ def test_what_sort_of_person_it_is_identifies_nobody(tmp_path: Path) -> None:
     text = draft(path)
     left = [line.split(": ")[1] for line in text.splitlines() if line.startswith("# Left out")]
     assert left == ['"user_type_id"', '"rider"']
+
+
+def test_what_cannot_be_printed_is_escaped_as_toml_does(tmp_path: Path) -> None:
+    names = ["ward", "w\x1b", "w\u200b", "w\U000e0001"]
+    (path := tmp_path / "visits.csv").write_text(",".join(names) + "\n")
+    lines = [line for line in draft(path).splitlines() if line.startswith('name = "w')]
+    assert lines[-1] == 'name = "w\\U000e0001"'
+    assert [tomllib.loads(line)["name"] for line in lines] == names
 
 
 def test_a_delta_table_is_drafted_from_one_of_its_files(tmp_path: Path) -> None:

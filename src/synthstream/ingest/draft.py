@@ -264,4 +264,4 @@ def _quoted(text: str) -> str:
 
 def _toml_text(text: str) -> str:
     escaped = text.replace("\\", "\\\\").replace('"', '\\"')
-    return "".join(c if c.isprintable() else f"\\u{ord(c):04x}" for c in escaped)
+    return "".join(c if c.isprintable() else f"\\U{ord(c):08x}" for c in escaped)
