@@ -311,6 +311,9 @@ def test_rows_as_text_are_no_path_and_are_not_repeated(folder: Path, config: Str
             corrections.forget(visits([1]), request=None)  # type: ignore[arg-type]
         with pytest.raises(SourceError, match=r"gone.csv: there is no such file"):
             stream.update(folder / "gone.csv")
+        for several in (folder, str(folder / "visits*.parquet")):
+            with pytest.raises(SourceError, match=r"one file at a time; patterns stand in \[source\]"):
+                stream.update(several)
         for other in (lines, lines.encode()):
             with pytest.raises(SchemaError, match=r"(str|bytes)\. Pass the path .* infer_schema=False\)$") as found:
                 synthstream.Counting(config).count(other)

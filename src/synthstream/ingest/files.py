@@ -56,6 +56,9 @@ def is_text(name: str) -> bool:
 def path_of(rows: str | Path) -> Path:
     """Where a file of rows lies. Raises ``SourceError``, which repeats nothing, if it may be rows themselves."""
     name = str(rows)
+    pattern = glob.has_magic(name) and kind_of(Path(name)) is not None and not is_text(name)
+    if os.path.isdir(name) or (pattern and not os.path.exists(name)):
+        raise SourceError("rows: give one file at a time; patterns stand in [source], as path. Nothing was counted.")
     if not os.path.exists(name) and (is_text(name) or kind_of(Path(name)) is None):
         what = "this is text, not a path;" if is_text(name) else "there is no such file. If this is text, not a path,"
         raise SourceError(f"rows: {what} {AS_TEXT[0].lower()}{AS_TEXT[1:]}. Nothing was counted.")
