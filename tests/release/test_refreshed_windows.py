@@ -14,12 +14,11 @@ import pytest
 
 from synthstream import Releases, Stream, StreamConfig
 from synthstream.fit.aims import Earlier
-from synthstream.fit.population import Population
+from synthstream.fit.population import Population, fit
 from synthstream.measured import Measured
 from synthstream.schema.naming import ANSWERS
 from synthstream.stream.recovery import adopt
 from synthstream.stream.verification import verify
-from synthstream.synthesizers import tables
 from tests.support.environments import At
 from tests.support.streams import configured
 from tests.support.visits import exact
@@ -152,14 +151,14 @@ def test_no_new_column_is_called_as_a_column_of_answers(tmp_path: Path) -> None:
 
 
 def test_rows_look_back_to_the_refresh_before_the_last_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    seen, fit = list[Any](), tables.fit
+    seen = list[Any]()
 
     def look(measured: Measured, *, then: Earlier | None = None, **how: Any) -> Population:
         assert then is None or then.before is not None
         seen.append(then and (then.measured.tick, then.before and then.before.tick))
         return fit(measured, then=then, **how)
 
-    monkeypatch.setattr(tables, "fit", look)
+    monkeypatch.setattr("synthstream.synthesizers.tables.fit", look)
     run(tmp_path, range(12))
     own = [None, None, (1, 0), None, (3, 1), None, (5, 3), (5, 3), None, (8, 5), (8, 5), None]
     assert seen == own
