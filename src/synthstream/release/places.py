@@ -24,7 +24,7 @@ from synthstream.workload import FloatArray, IntArray
 
 # How far the share of a cell's events that lie in a box may be off, in standard deviations of one event's place: 0.5 if
 # they lie in four places, 0.1 in a hundred. Calibrated on crowded and on even streams (docs/synthesizers/places.md).
-_OFF = 0.3
+_OFF = 0.4
 # A share of a cell that differs from all of it, or from none, by less is rounded.
 _NEAR = 1e-9
 # A grid, and how many rows each of its cells has, in all and in an area.
