@@ -261,7 +261,7 @@ def _known(measured: Measured, how: _How) -> _Known:
     if how.followed and rows:
         # That no combination is below 0 raises each of those that hold little, and all of them together a whole margin.
         said = {m[0]: (counts[m[0]], variances[m[0]] / how.taken) for m in measured.workload.marginals if len(m) == 1}
-        # Where epochs are pooled one factor for all cells is nearer (decision 45).
+        # Where epochs are pooled one factor for all cells is nearer (decision 48).
         joints = [_followed(joint, said, math.inf, rows, by_cell=how.taken == 1.0) for joint in joints]
     _use_margins(joints, calm, margins)
     none = Found(), np.zeros(len(margins))
@@ -289,9 +289,9 @@ def _carried(known: _Known, measured: Measured, then: Earlier, *, followed: bool
     found = float(np.sum(weight * (now + pull * (known.total - past))) / np.sum(weight))
     total = steady + standing_out(np.array([found - steady]), 1 / float(np.sum(weight)))[0]
     rows, counts, variances, said = max(0, round(total)), list(known.counts), list(known.variances), {}
-    # Where rows only come, no count has changed by more than have come, and hardly by more than a part of them.
-    most = math.inf if then.signed else (_CHANGE * (total - known.total)) ** 2
     new = total - known.total
+    # Where rows only come, no count has changed by more than have come, and hardly by more than a part of them.
+    most = math.inf if then.signed else (_CHANGE * new) ** 2
     coming = [] if then.before is None else lately(known.total, known.counts, known.variances, then.before)
     for q, marginal in enumerate(workload.marginals):
         if len(marginal) != 1:
