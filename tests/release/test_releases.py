@@ -264,10 +264,10 @@ def test_rows_that_satisfy_a_condition(tmp_path: Path, kind: str) -> None:
     found = released(tmp_path, kind)
     with Stream(found.config, gates=exact) as stream:
         all_of_them = stream.rows(where="x > 2.5")
-        made = stream.rows(30, where="x > 2.5", rng=np.random.default_rng(3))
+        made = stream.rows(30, where="x > 2.5", seed=np.random.default_rng(3))
     release = found.last
     assert release.rows(where="x > 2.5").equals(all_of_them)
-    assert release.rows(30, where="x > 2.5", rng=np.random.default_rng(3)).equals(made)
+    assert release.rows(30, where="x > 2.5", seed=np.random.default_rng(3)).equals(made)
     assert 0 < len(all_of_them) < 400
     assert all_of_them["x"].min() > 2.5  # type: ignore[operator]
     assert len(made) == made.unique().height == 30  # without repetition as far as there are enough

@@ -92,7 +92,7 @@ def publishes_as_many_rows_as_came(patch: Patch) -> None:
     """The size of a file is the number of events."""
     honest, seen = TableRelease.rows, [0]
     _counting(patch, lambda n: seen.__setitem__(0, n))
-    patch.setattr(TableRelease, "rows", lambda self, n=None, *, rng=None: honest(self, seen[0], rng=rng))
+    patch.setattr(TableRelease, "rows", lambda self, n=None, *, seed=None: honest(self, seen[0], seed=seed))
 
 
 def refuses_a_row(patch: Patch) -> None:

@@ -59,7 +59,7 @@ def test_rows_come_back_in_their_own_units_and_where_they_were(folder: Path) -> 
         assert release.rows().equals(found)
         assert len(release.rows(17)) == 17
         assert release.rows(0).columns == ["lat", "lon"]
-        assert len(release.rows(100_000, rng=np.random.default_rng(1))) == 100_000
+        assert len(release.rows(100_000, seed=np.random.default_rng(1))) == 100_000
         with pytest.raises(ValueError, match="at least 0"):
             release.rows(-1)
 

@@ -565,9 +565,9 @@ def test_drawing_rows(config: StreamConfig) -> None:
     assert release.rows().equals(release.rows())
     assert len(release.rows(3)) == 3
     assert len(release.rows(25)) == 25
-    first = release.rows(5, rng=np.random.default_rng(1))
-    assert first.equals(release.rows(5, rng=np.random.default_rng(1)))
-    assert first.equals(release.rows(5, rng=1))
+    first = release.rows(5, seed=np.random.default_rng(1))
+    assert first.equals(release.rows(5, seed=np.random.default_rng(1)))
+    assert first.equals(release.rows(5, seed=1))
     with pytest.raises(ValueError, match="n must be"):
         release.rows(-1)
 

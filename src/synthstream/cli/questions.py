@@ -80,7 +80,7 @@ def sample_command(
     release = chosen(releases(place, simulate=simulate), at, between)
     # All rows are always the same, in their own order; only a draw is fresh each time.
     condition = all_of(where)
-    rows = release.rows(n, where=condition, rng=None if n is None else np.random.default_rng(seed))
+    rows = release.rows(n, where=condition, seed=None if n is None else np.random.default_rng(seed))
     if at is not None or between is not None:
         typer.echo(f"{release.name}: {release.about}", err=True)
     if rows.is_empty() and n != 0:

@@ -231,7 +231,7 @@ class PointRelease(Release):
         """
         if not lipschitz >= 0 or points < 1:
             raise ValueError("mean: lipschitz must be at least 0, and points at least 1")
-        rows = self.rows(points, rng=np.random.default_rng(seed_of(self.head, "mean")))
+        rows = self.rows(points, seed=seed_of(self.head, "mean"))
         if rows.is_empty():
             raise ValueError("mean: this release has no points")
         try:

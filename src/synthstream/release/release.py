@@ -98,7 +98,7 @@ class Release(Sent, ABC):
         return str(self.facts["chain"]["head"])
 
     def rows(
-        self, n: int | None = None, *, where: str | None = None, rng: np.random.Generator | int | None = None
+        self, n: int | None = None, *, where: str | None = None, seed: np.random.Generator | int | None = None
     ) -> pl.DataFrame:
         """Synthetic rows.
 
@@ -108,7 +108,7 @@ class Release(Sent, ABC):
                 points, new ones are drawn as long as there is neither ``where`` nor a file to read. If there are none
                 to draw from, the answer is empty.
             where: a condition on their columns: see :func:`synthstream.schema.conditions.condition`.
-            rng: public randomness, or a seed; left out: the rows are always the same.
+            seed: of public randomness, or a generator; left out: the rows are always the same.
 
         Raises:
             SchemaError: the condition cannot be read, or compares a column with what it cannot hold, or is of none.
@@ -121,7 +121,7 @@ class Release(Sent, ABC):
             raise TypeError(f"rows: n must be a whole number of rows, not {n!r}; a condition goes to where=...")
         if n is not None and n < 0:
             raise ValueError(f"n must be at least 0, not {n}")
-        rng = None if rng is None else np.random.default_rng(rng)
+        rng = None if seed is None else np.random.default_rng(seed)
         if where is None and self.files is None and self.model_weights is None:
             return self._made(n, rng)
         rows, weights = self.listed

@@ -54,7 +54,7 @@ def _drawn(release: Release, n: int, seed: int, shape: pa.Schema, batches: Batch
     for batch in batches:
         for block in batch["id"].to_pylist():
             size = min(_BLOCK_ROWS, n - block * _BLOCK_ROWS)
-            table = _plain(release.rows(size, rng=np.random.default_rng([seed, block])))
+            table = _plain(release.rows(size, seed=np.random.default_rng([seed, block])))
             yield from table.cast(shape).combine_chunks().to_batches()
 
 

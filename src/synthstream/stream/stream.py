@@ -354,10 +354,10 @@ class Stream:
         return self._published
 
     def rows(
-        self, n: int | None = None, *, where: str | None = None, rng: np.random.Generator | None = None
+        self, n: int | None = None, *, where: str | None = None, seed: np.random.Generator | int | None = None
     ) -> pl.DataFrame:
         """Synthetic rows of the newest release. See :meth:`Release.rows`."""
-        return self._newest().rows(n, where=where, rng=rng)
+        return self._newest().rows(n, where=where, seed=seed)
 
     def between(self, start: Moment, end: Moment) -> Window | PointWindow:
         """See :meth:`Releases.between`."""
