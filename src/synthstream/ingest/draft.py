@@ -54,6 +54,9 @@ horizon = {todo}               # how many ticks the budget covers, or "unbounded
 [sink]
 kind = "parquet"
 path = "releases"
+
+# By noise some rows may be "other" or "missing" in a column. Where nothing is, say as which value odd and empty cells
+# count: missing = "...", and for a category other = "...".
 """
 
 
