@@ -266,6 +266,26 @@ def test_patterns(tmp_path: Path) -> None:
     assert source(tmp_path / "other.csv").files() == [tmp_path / "other.csv"]
 
 
+def test_links_below_folders_are_followed_unless_they_lead_back(tmp_path: Path) -> None:
+    inside, outside = tmp_path / "in", tmp_path / "disk[1]"
+    for folder in (inside / "a", outside / "b"):
+        folder.mkdir(parents=True)
+        (folder / "v.csv").write_text("a,b\n")
+    (inside / "far").symlink_to(outside)
+    (inside / "self").symlink_to("self")
+    (inside / "now").symlink_to(".")
+    found = [inside / "a" / "v.csv", inside / "far" / "b" / "v.csv"]
+    assert source(inside / "**" / "*.csv").files() == found
+    (inside / "new").symlink_to(".")  # two of them have as many ways as two to the power of forty
+    (inside / "a" / "up").symlink_to("..")
+    (outside / "b" / "back").symlink_to(inside)
+    for pattern in ("**/*.csv", "**/v.csv", "**/**/*.csv", "**"):
+        fit = [path for path in source(inside / pattern).files() if path.suffix]
+        assert fit == found
+    assert source(inside / "**" / "now" / "a" / "*.csv").files() == [inside / "now" / "a" / "v.csv"]
+    assert source(tmp_path / "**" / "b" / "*.csv").files() == [outside / "b" / "v.csv", found[1]]
+
+
 def test_a_folder_that_fits_a_pattern_is_no_file(tmp_path: Path) -> None:
     (tmp_path / "archive").mkdir()
     (tmp_path / "v1.csv").write_text("a,b\n")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import glob
 import os
 import resource
 import shutil
@@ -97,12 +96,13 @@ def check_output(
         in_state: whether it may lie in the state; left out: pages may, other files may not.
     """
     from synthstream.config.config import load
+    from synthstream.config.sources import fitting
     from synthstream.publish.outlets import public_folder, simulated
     from synthstream.report.page import check_place
 
     check_place(output)
     place, real = output.resolve(), load(config)
-    sources = [] if real.source is None else glob.glob(str(real.source.path), recursive=True)
+    sources = [] if real.source is None else fitting(str(real.source.path))
     if any(place == Path(own).resolve() for own in (str(config), *sources)):
         raise ConfigError(f"-o {output}: is one of the stream's own files. Name another.")
     for one in (real, simulated(real)):

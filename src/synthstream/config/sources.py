@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import codecs
+import glob
 import os
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
@@ -124,6 +127,26 @@ class Dialect(Section):
         for one, other in (("delimiter", "quote"), ("decimal", "thousands")):
             if getattr(self, one) == getattr(self, other):
                 raise ConfigError(f"{other}: is {one} too; they must differ")
+
+
+def fitting(pattern: str) -> Iterator[str]:
+    """Paths that fit an absolute pattern, as :func:`glob.glob` finds them, but without going round in circles."""
+    above, *below = re.split(r"(?:/\*\*)+(?=/|$)", pattern, maxsplit=1)
+    if not below:
+        yield from glob.iglob(pattern)
+    for top in glob.iglob(above or "/") if below else ():
+        for folder in _folders(top):
+            yield from fitting(glob.escape(folder) + (below[0] or "/*"))
+
+
+def _folders(top: str, above: tuple[str, ...] = ()) -> Iterator[str]:
+    """A folder and those below it, links too, unless they lead back into a folder that they were found in."""
+    if (real := os.path.realpath(top)) not in above:
+        yield top
+        with suppress(OSError):
+            for name in sorted(os.listdir(top)):
+                if not name.startswith(".") and os.path.isdir(path := os.path.join(top, name)):
+                    yield from _folders(path, (*above, real))
 
 
 class Files(Section):

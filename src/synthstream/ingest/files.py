@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from synthstream.config.objects import ObjectPath
-from synthstream.config.sources import Dialect
+from synthstream.config.sources import Dialect, fitting
 from synthstream.errors import FileDamaged, SchemaError, SourceError
 from synthstream.ingest.lines import cell_of, lines_of, object_of, opened, rows_of
 from synthstream.kinds import FileKind, kind_of
@@ -102,7 +102,7 @@ class FileSource:
         """
         if isinstance(self.path, ObjectPath):
             return self._objects(self.path)
-        fits = sorted(Path(p) for p in glob.glob(str(self.path), recursive=True))
+        fits = sorted(map(Path, fitting(str(self.path))))
         found = [path for path in fits if kind_of(path) is not None or not path.is_dir()]
         if not found and self.path.exists():
             found = [self.path]
