@@ -604,6 +604,20 @@ def test_two_processes_do_not_write_one_site(tmp_path: Path) -> None:
     assert publish_site(config, site, progress=quiet, env=Interrupting(again, at="sync releases"))
 
 
+def test_a_lock_that_was_taken_away_is_no_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config, site, lock = begun(tmp_path, "always", ticks=1), tmp_path / "site", fcntl.flock
+
+    def as_another_one_ends(handle: int, how: int) -> None:
+        (site / ".publishing").unlink(missing_ok=True)
+        lock(handle, how)
+
+    with monkeypatch.context() as patched:
+        patched.setattr("synthstream.report.site.fcntl.flock", as_another_one_ends)
+        with pytest.raises(SinkError, match="another process"):
+            publish_site(config, site, progress=quiet)
+    assert publish_site(config, site, progress=quiet)
+
+
 def test_nobody_who_can_read_a_site_keeps_it_from_being_written(tmp_path: Path) -> None:
     config, site, modes = begun(tmp_path, "always", ticks=1), tmp_path / "site", list[int]()
     site.mkdir()

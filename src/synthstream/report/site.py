@@ -95,7 +95,7 @@ def _alone(folder: Path) -> Iterator[None]:
     handle = os.open(path, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        if not os.path.samestat(os.fstat(handle), path.stat()):  # who had it took it away, and another one made it anew
+        if not os.fstat(handle).st_nlink:  # who had it took it away; another one may have made it anew
             raise BlockingIOError
         try:
             yield
