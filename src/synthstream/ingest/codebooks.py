@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,6 +20,7 @@ from synthstream.schema.dialects import holds
 
 Type = Literal["category", "boolean", "integer", "number", "datetime"]
 _DELIMITERS = (",", ";", "\t", "|")
+_SHOWN = 12  # columns that a message tells by their numbers
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,10 +97,13 @@ def _no_header(names: Sequence[str]) -> str:
     row = "write a line with a name for each column above it; later, header = [...] in [source] names them as well"
     if 2 * sum(any(map(str.isalpha, name)) for name in names) < len(names):
         return f"its first line seems to be a row, since most of its names have no letter: {row}"
-    if len(set(names)) < len(names):
+    times = Counter(names)
+    if again := [str(n) for n, name in enumerate(names, start=1) if times[name] > 1]:
+        which = ", ".join(again[:_SHOWN]) + ", ..." * (len(again) > _SHOWN)
         return (
-            "names in its first line are there twice, or several are empty. If it is a header, give each column a name "
-            f"of its own in the file: one whose name is there twice cannot be counted. If it is a row, {row}"
+            f"names in its first line are there twice, or several are empty (columns {which}). If it is a header, give "
+            "each column a name of its own in the file: one whose name is there twice cannot be counted. If it is a "
+            f"row, {row}"
         )
     return ""
 
