@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from synthstream.release.release import Release
     from synthstream.schema.binned import Datetime, Integer, Number
     from synthstream.schema.clock import Clock
-    from synthstream.schema.columns import Boolean, Category
+    from synthstream.schema.columns import Boolean, Category, Words
     from synthstream.schema.schema import Schema
     from synthstream.stream.counting_elsewhere import Counting
     from synthstream.stream.stream import Stream, open  # noqa: A004 - synthstream.open is the name
@@ -51,6 +51,7 @@ _HOMES = {
     "StreamConfig": "config.config",
     "SynthstreamError": "errors",
     "Unit": "privacy",
+    "Words": "schema.columns",
     "Workload": "workload",
     "check": "evaluate.check_page",
     "describe": "publish.catalogue",
@@ -80,6 +81,7 @@ __all__ = [
     "StreamConfig",
     "SynthstreamError",
     "Unit",
+    "Words",
     "Workload",
     "check",
     "describe",

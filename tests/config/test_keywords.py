@@ -195,6 +195,14 @@ def test_scalars_of_other_libraries_and_columns_say_the_same_as_a_file() -> None
     assert "2026-02-01T12:00" in StreamConfig.of(**KEYS, columns=[day]).public_json()
 
 
+def test_words_of_a_column_are_public_in_python() -> None:
+    column = ss.Category("zone", values=("A",), words=ss.Words(label="Zone", description="of the fare"))
+    said = {"name": "zone", "type": "category", "values": ["A"], "label": "Zone", "description": "of the fare"}
+    config = StreamConfig.of(**KEYS, columns=[column])
+    assert config.schema.columns[0].words == StreamConfig.of(**KEYS, columns=[said]).schema.columns[0].words
+    assert config.schema.columns[0].title == "Zone"
+
+
 @pytest.mark.parametrize(
     ("keys", "says"),
     [

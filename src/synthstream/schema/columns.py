@@ -38,6 +38,10 @@ class Words:
     Args:
         regions: a GeoJSON file with a shape for each value.
         region_key: the property that names the value; left out: the one of the column's name.
+
+    Example:
+        >>> Category("zone", values=("A", "B"), words=Words(label="Zone of the fare")).title
+        'Zone of the fare'
     """
 
     label: str | None = None
