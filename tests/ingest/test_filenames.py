@@ -17,7 +17,7 @@ from synthstream import Counting, Stream, StreamConfig
 from synthstream.cli.app import app
 from synthstream.config.config import load
 from synthstream.errors import SourceError, StateError
-from synthstream.ingest import intake, logs
+from synthstream.ingest import filenames, intake, logs
 from synthstream.ingest.filenames import FileNames
 from synthstream.ingest.intake import Elsewhere
 from synthstream.schema.coercion import Frame
@@ -385,14 +385,28 @@ def test_a_name_that_cannot_be_kept_or_printed_is_refused(tmp_path: Path, name: 
     assert "\nError: all" not in told
 
 
-def test_a_link_that_leads_to_itself_is_told(tmp_path: Path) -> None:
+def test_such_a_name_that_counted_in_an_earlier_version_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = stream_in(tmp_path, "rows-*.parquet")
+    written(tmp_path / "rows-\x1b1.parquet")
+    with monkeypatch.context() as earlier:
+        earlier.setattr(filenames, "_refuse_unprintable", lambda names: None)
+        run(tmp_path)
+    written(tmp_path / "rows-2.parquet")
+    assert "1 new file(s) counted" in run(tmp_path)
+    assert names_in(config) == ["rows-\x1b1.parquet", "rows-2.parquet"]
+
+
+@pytest.mark.parametrize(("target", "why"), [("rows-2.parquet", errno.ELOOP), ("x" * 300, errno.ENAMETOOLONG)])
+def test_a_link_that_leads_nowhere_is_told(tmp_path: Path, target: str, why: int) -> None:
     stream_in(tmp_path, "rows-*.parquet")
     written(tmp_path / "rows-1.parquet")
     run(tmp_path)
-    (tmp_path / "rows-2.parquet").symlink_to("rows-2.parquet")
+    (tmp_path / "rows-2.parquet").symlink_to(target)
     told = refused(tmp_path)
     assert f"{tmp_path}/rows-2.parquet cannot be read" in told
-    assert os.strerror(errno.ELOOP) in told
+    assert os.strerror(why) in told
 
 
 @pytest.mark.parametrize("when", ["before", "after"])

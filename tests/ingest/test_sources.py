@@ -86,14 +86,16 @@ def test_of_a_longer_line_than_is_looked_at_the_beginning_is_a_line(text: str) -
 def test_a_packed_line_of_any_length_takes_no_more_memory_than_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Those before the header, too."""
     monkeypatch.setattr(reading, "_MOST", 2**20)
     with gzip.open(tmp_path / "x.csv.gz", "wb", 1) as file:
-        file.write(b"a,b\n1,2\n")
-        for _ in range(64):
-            file.write(b"3," + b" " * 2**20)
-        file.write(b"\n4,5\n")
+        for before, after in ((b"", b"\n\na,b\n1,2\n"), (b"3,", b"\n4,5\n")):
+            for _ in range(64):
+                file.write(before + b" " * 2**20)
+            file.write(after)
     tracemalloc.start()
-    found = rows(tmp_path / "x.csv.gz")
+    late = replace(source(tmp_path / "x.csv.gz"), dialect=Dialect(header=3))
+    found = pl.concat(late.read(tmp_path / "x.csv.gz", chunk_rows=100)).rows()
     assert tracemalloc.get_traced_memory()[1] < 16 * 2**20
     tracemalloc.stop()
     assert [found[0], found[2]] == [("1", "2"), ("4", "5")]

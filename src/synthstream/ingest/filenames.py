@@ -243,7 +243,7 @@ def _one_of_each(names: Mapping[Path, str], known: Set[str]) -> dict[Path, str]:
     """Of the paths that lead to one file the one that is known, or else no link."""
     best: dict[str, tuple[bool, bool, str]] = {}
     for path, name in names.items():
-        real, rank = os.path.realpath(path), (name not in known, path.is_symlink(), name)
+        real, rank = os.path.realpath(path), (name not in known, os.path.islink(path), name)
         best[real] = min(rank, best.get(real, rank))
     chosen = {name for _, _, name in best.values()}
     return {path: name for path, name in names.items() if name in chosen}

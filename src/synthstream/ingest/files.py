@@ -8,6 +8,7 @@ import hashlib
 import io
 import json
 import os
+import stat
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
@@ -51,6 +52,15 @@ def is_text(name: str) -> bool:
     """Whether it can hardly be the name of a file, and may be rows: no message repeats it."""
     too_long = max(map(len, name.split("/"))) > _LONGEST_NAME
     return too_long or "\0" in name or name.splitlines() != [name] or name.lstrip()[:1] in "{[<"
+
+
+def _no_file(path: Path) -> bool:
+    """Whether it is neither a file nor a folder; of what the system tells nothing, whoever reads it says so."""
+    try:
+        mode = path.stat().st_mode
+    except OSError:
+        return False
+    return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode))
 
 
 def path_of(rows: str | Path) -> Path:
@@ -112,7 +122,7 @@ class FileSource:
             )
         if not found and not glob.has_magic(str(self.path)):
             raise SourceError(f"source.path = {self.path}: there is no such file. Check the path.")
-        if odd := next((path for path in found if not (path.is_file() or path.is_dir()) and path.exists()), None):
+        if odd := next(filter(_no_file, found), None):
             raise SourceError(f"{odd}: is a pipe, a socket or a device, and no file. Take it away. No tick was closed.")
         if not found:
             self._look_into(next(folder for folder in self.path.parents if not glob.has_magic(str(folder))))

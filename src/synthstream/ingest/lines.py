@@ -42,13 +42,15 @@ def rows_of(file: TextIO, dialect: Dialect) -> tuple[list[str] | None, Iterator[
     """Names of the columns of a CSV file, and its rows after them; no names if the file ends before they come."""
     if dialect.multiline:
         # No line is cut: what lies beyond may close a quotation mark.
-        rows: Iterator[list[str]] = csv.reader(map(_without_nulls, file), **_as_csv_knows(dialect))
+        lines: Iterator[str] = iter(file)
+        rows: Iterator[list[str]] = csv.reader(map(_without_nulls, lines), **_as_csv_knows(dialect))
     else:
-        rows = map(splitter(dialect), lines_of(file))
+        lines = lines_of(file)
+        rows = map(splitter(dialect), lines)
     if isinstance(dialect.header, tuple):
         return list(dialect.header), rows
     for _ in range(dialect.header - 1):
-        file.readline()
+        next(lines, None)
     return next(rows, None), rows
 
 
