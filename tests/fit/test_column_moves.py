@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 
 import numpy as np
 import pytest
@@ -313,6 +314,36 @@ def test_rare_codes_do_not_follow_the_noise_of_a_column_that_changes() -> None:
     assert standing_out(sudden, 140.0**2, expected=np.where(sudden > 0, 0.0, 1000.0))[7] > 1200
 
 
+def test_what_is_not_sure_is_followed_by_no_more_than_a_bound() -> None:
+    gap, expected = 300.0 * np.array([1.0, -1, 1, -1]), np.full(4, 1e6)
+    bounded, free = (standing_out(gap, 100.0**2, most, expected) for most in (10.0**2, math.inf))
+    assert np.sum(free**2) > 200**2
+    assert np.sum(bounded**2) <= 10**2
+
+
+@pytest.mark.parametrize("signed", [False, True])
+def test_codes_change_places_while_no_row_comes_only_where_rows_take_away(signed: bool) -> None:
+    workload = Workload.all_up_to(1, sizes=(4,))
+    counts, change = np.array([5000.0, 4000, 3000, 2000]), 300.0 * np.array([1.0, -1, 1, -1])
+    then, now = (
+        Measured(tick=t, workload=workload, values=np.array([14_000.0, *c]), variance=np.array([1.0, 100.0**2]))
+        for t, c in ((100_000, counts), (100_001, counts + change))
+    )
+    margins = aims(now, then=Earlier(then, np.zeros(2), signed=signed)).margins[0]
+    assert (np.abs(margins - counts).sum() > 400) == signed
+    assert (np.abs(margins - counts).sum() < 40) == (not signed)
+
+
+def test_where_rows_become_fewer_nothing_is_expected_of_new_ones() -> None:
+    workload = Workload.all_up_to(1, sizes=(3,))
+    first, last, now = (
+        Measured(tick=t, workload=workload, values=np.array([sum(c), *c]), variance=np.array([1.0, noise]))
+        for t, c, noise in ((9, [800.0, 150, 50], 1.0), (19, [820.0, 150, 230], 1.0), (20, [615.0, 112, 173], 1e4))
+    )
+    found = [aims(now, then=Earlier(last, np.zeros(2), True, before)).margins[0] for before in (None, first)]
+    assert found[0].tolist() == found[1].tolist()
+
+
 @pytest.mark.parametrize("steady", [False, True])
 def test_new_events_are_taken_to_be_as_those_between_the_last_refreshes(steady: bool) -> None:
     """So rows of a stream that drifts need not wait for what stands out of noise. Of a drift that ends news tell."""
@@ -341,6 +372,10 @@ def test_shares_between_two_measurements_are_those_of_what_came_between() -> Non
     # Noise says nothing: as among all.
     (even,) = lately(1200.0, [np.array([1000.0, 150.0, 50.0])], [1e4], first)
     assert even == pytest.approx([1000 / 1200, 150 / 1200, 50 / 1200], abs=1e-9)
+    # Nor where the earlier measurement is the one that says nothing.
+    wild = Measured(tick=4, workload=workload, values=first.values, variance=np.array([1.0, 1e4]))
+    (even,) = lately(1200.0, [np.array([820.0, 150.0, 230.0])], [1.0], wild)
+    assert even == pytest.approx(np.array([820, 150, 230]) / 1200, abs=1e-9)
     earlier = Earlier(first, np.ones(2), before=first).of_rows(10)
     assert earlier.before is not None
     assert (earlier.before.values[0], earlier.before.variance[0]) == (100, 0.01)

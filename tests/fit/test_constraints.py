@@ -133,6 +133,23 @@ def test_between_refreshes_of_few_events_all_numbers_are_finite(
     assert violating(fit(now, start=rows, seed=1, fresh=False, then=then, groups=groups), tuple(groups)) == 0
 
 
+def test_rare_combinations_do_not_follow_the_noise_of_a_column_that_changes() -> None:
+    """Between refreshes as at them: the first code comes to hold more, and ten rare ones have noise."""
+    group, workload = Group.of((0, 1), np.array([[a, a % 2] for a in range(12)])), Workload.all_up_to(2, sizes=(12, 2))
+    codes = np.repeat(group.combinations, [27_000, 3_000, *[30] * 10], axis=0)
+    values, change, off = workload.count(codes).astype(np.float64), np.zeros(workload.cells), []
+    change[[0, 1, 13]] = 600.0
+    first = Measured(tick=99, workload=workload, values=values, variance=np.full(4, 4.0))
+    for seed in range(20):
+        noise = np.zeros(workload.cells)
+        noise[1:13] = np.random.default_rng(seed).normal(0, 140, 12)
+        variance = np.array([4.0, 140.0**2, 140.0**2, 4.0])
+        now = Measured(tick=100, workload=workload, values=values + change + noise, variance=variance)
+        (joint,) = aims(now, then=Earlier(first, np.zeros(4), signed=True), groups=(group,)).joints
+        off.append(float(np.abs(joint.counts[2:] - 30).mean()))
+    assert np.mean(off) < 7
+
+
 @pytest.mark.parametrize("edition", [14, 15])
 def test_where_all_is_measured_at_every_tick_coarse_grids_follow_those_who_move(edition: Edition) -> None:
     """Events come to one half, then to the other. What moves a half drowns in the noise of each of its 128 cells."""
