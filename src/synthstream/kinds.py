@@ -104,6 +104,9 @@ _ENDINGS: dict[str, FileKind] = {
 }
 
 
+_LONGEST_NAME = 255  # characters of a part of a path
+
+
 def kind_of(name: PurePath) -> FileKind | None:
     """The kind of file that a name or a pattern says, packed or not; ``None`` if it says none.
 
@@ -113,6 +116,12 @@ def kind_of(name: PurePath) -> FileKind | None:
     """
     endings = [ending for ending in name.suffixes if ending not in COMPRESSED]
     return _ENDINGS.get(endings[-1] if endings else "")
+
+
+def is_text(name: str) -> bool:
+    """Whether it can hardly be the name of a file, and may be rows: no message repeats it."""
+    too_long = max(map(len, name.split("/"))) > _LONGEST_NAME
+    return too_long or "\0" in name or name.splitlines() != [name] or name.lstrip()[:1] in "{[<"
 
 
 # What a mirror gets of each release.

@@ -349,6 +349,15 @@ def test_what_is_no_configuration(take: Callable[..., object], given: object, sa
         take(given)
 
 
+@pytest.mark.parametrize("text", ["when,ward\n2026-01-01,secret\n", "secret," * 60, "secret\0", '{"ward": "secret"}'])
+@pytest.mark.parametrize("take", [synthstream.open, Stream, synthstream.Counting, synthstream.plan, synthstream.check])
+def test_text_in_place_of_a_path_is_not_repeated(take: Callable[[str], object], text: str) -> None:
+    """It may be rows."""
+    with pytest.raises(ConfigError, match="this is text") as refusal:
+        take(text)
+    assert "secret" not in str(refusal.value)
+
+
 def test_a_missing_column_is_named_and_nothing_is_counted(folder: Path, config: StreamConfig) -> None:
     with Stream(config, gates=exact) as stream:
         with pytest.raises(SchemaError, match="ward"):

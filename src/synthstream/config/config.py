@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import tomllib
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -29,7 +30,7 @@ from synthstream.config.sinks import AnyMirror, PublicationConfig, SinkConfig, S
 from synthstream.config.sources import DeltaConfig, FilesConfig, LogConfig
 from synthstream.config.synthesis import SynthesizerConfig
 from synthstream.errors import ConfigError, secretive
-from synthstream.kinds import NEWEST, Edition
+from synthstream.kinds import NEWEST, Edition, is_text
 from synthstream.schema.clock import Clock
 from synthstream.schema.columns import Column
 from synthstream.schema.mapping import SchemaMapping
@@ -349,6 +350,10 @@ def load(config: StreamConfig | str | Path) -> StreamConfig:
         return config
     if not isinstance(config, str | Path):
         raise TypeError(f"the path of a stream.toml, or a StreamConfig, is asked for, not {type(config).__name__}")
+    if is_text(str(config)) and not os.path.exists(config):
+        raise ConfigError(
+            "the path of a stream.toml is asked for, and this is text. Of a configuration: StreamConfig.from_toml(text)"
+        )
     path = Path(config)
     if (path / SETTINGS).is_file():  # a folder of releases
         path = path / SETTINGS

@@ -12,7 +12,8 @@ from synthstream.config.config import StreamConfig
 from synthstream.errors import ConfigError, SchemaError, SourceError
 from synthstream.ingest.counting import columns_of, files_of
 from synthstream.ingest.filenames import RETIRED, FileNames, counted, item_of
-from synthstream.ingest.files import FileSource, is_text
+from synthstream.ingest.files import FileSource
+from synthstream.kinds import is_text
 from synthstream.schema.coercion import Frame
 from synthstream.state.sealing import framed
 from synthstream.state.store import Store

@@ -25,14 +25,13 @@ from synthstream.config.objects import ObjectPath
 from synthstream.config.sources import Dialect, fitting
 from synthstream.errors import FileDamaged, SchemaError, SourceError
 from synthstream.ingest.lines import cell_of, lines_of, object_of, opened, rows_of
-from synthstream.kinds import FileKind, kind_of
+from synthstream.kinds import FileKind, is_text, kind_of
 from synthstream.schema.coercion import AS_TEXT, bare, polars_frame, require
 from synthstream.schema.dialects import plain_numbers, times_as
 
 _CHUNK_BYTES = 64_000_000  # of a chunk, and of a batch by what its file says
 _CELL_BYTES = 16  # of a cell's place in its row and its column
 _BATCH_ROWS = 4096  # a file may say less than it holds: a value that is stored once counts once
-_LONGEST_NAME = 255
 _DELIMITERS = (";", "\t", "|", ",")
 _ENCODINGS = {"cp1252": "windows-1252"}  # as people call it
 # How files begin that are no text, byte by byte, and what to do about them. It is as public as a header.
@@ -46,12 +45,6 @@ _NO_TEXT = {
 }
 _Row = list[str | None]
 _TOO_MUCH = (pa.ArrowNotImplementedError, pa.ArrowCapacityError, pa.ArrowMemoryError)  # for one batch
-
-
-def is_text(name: str) -> bool:
-    """Whether it can hardly be the name of a file, and may be rows: no message repeats it."""
-    too_long = max(map(len, name.split("/"))) > _LONGEST_NAME
-    return too_long or "\0" in name or name.splitlines() != [name] or name.lstrip()[:1] in "{[<"
 
 
 def _no_file(path: Path) -> bool:
