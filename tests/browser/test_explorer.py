@@ -772,10 +772,11 @@ def test_cells_that_public_constraints_forbid_are_blank(driver: Any, years: str)
     assert len(shown) == 5
     key = "return [...document.querySelectorAll('#pairs .role-legend-label text')].map(t => t.textContent)"
     bounds = [float(text.replace(",", "")) for text in driver.execute_script(key) if text]
-    assert min(shown) < bounds[0], "colours begin with the least count"
-    assert f"from {min(shown):,.0f} to {max(shown):,.0f}" in driver.execute_script(
-        "return document.querySelector('#pairs .role-legend-title').textContent"
-    )
+    said = driver.execute_script("return document.querySelector('#pairs .role-legend-title').textContent")
+    least, most = (float(text.replace(",", "")) for text in re.findall(r"[\d,]*\d", said))
+    assert least < bounds[0], "colours begin with the least count"
+    # A cell of noise alone may stand out of it, and is coloured then.
+    assert (least == min(shown) or least <= 1000, most) == (True, max(shown))
 
 
 PLACES = """
