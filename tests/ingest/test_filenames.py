@@ -18,7 +18,7 @@ from synthstream.cli.app import app
 from synthstream.config.config import load
 from synthstream.errors import SourceError, StateError
 from synthstream.ingest import filenames, intake, logs
-from synthstream.ingest.filenames import FileNames
+from synthstream.ingest.filenames import FileNames, item_of
 from synthstream.ingest.intake import Elsewhere
 from synthstream.schema.coercion import Frame
 from synthstream.state.store import Store
@@ -524,3 +524,8 @@ def test_files_that_are_late_are_asked_about_in_states_of_earlier_versions_alone
     assert "has counted events from elsewhere, or none at all, until now" in " ".join(refused(tmp_path).split())
     run(tmp_path, "--new-files")
     run(tmp_path)
+
+
+def test_the_state_can_be_asked_for_a_name_that_is_not_utf_8() -> None:
+    assert item_of("in/b\udcff.csv").encode().endswith(b"b\\udcff.csv")
+    assert item_of("in/ä.csv").endswith("in/ä.csv")

@@ -33,8 +33,8 @@ _UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 
 
 def item_of(name: str) -> str:
-    """What the state calls a file of this name."""
-    return f"{_ITEM}{name}"
+    """What the state calls a file of this name. One that is not UTF-8 never counts, but may be asked for."""
+    return _ITEM + name.encode(errors="backslashreplace").decode()
 
 
 def counted(store: Store) -> set[str]:
