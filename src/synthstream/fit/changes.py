@@ -43,11 +43,12 @@ def lately(
             variance of one count.
         before: the earlier one.
     """
-    number = total - total_of(before)
+    start = total_of(before)
+    number = total - start
     if number < 1:
         return []
     found = []
-    for now, then, *errors in zip(counts, *margins_of(before, total_of(before)), variances, strict=True):
+    for now, then, *errors in zip(counts, *margins_of(before, start), variances, strict=True):
         even = np.maximum(now, 0.0) * (number / max(float(np.maximum(now, 0.0).sum()), SMALLEST))
         own = simplex(even + standing_out(now - then - even, sum(errors), expected=even), number)
         found.append(own / number)
