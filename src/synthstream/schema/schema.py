@@ -150,7 +150,7 @@ class Schema:
         own = [rng or np.random.default_rng(list(column.name.encode())) for column in self.columns]
         cells = [column.decode(codes[:, i], own[i]) for i, column in enumerate(self.columns)]
         cells = ordered(self.columns, codes, cells, self.in_order) if self.in_order else cells
-        cells = cells if self.region is None else self.region.placed(codes, cells, rng or own[0])
+        cells = cells if self.region is None else self.region.placed(codes, cells, own[0])
         return pl.DataFrame([*cells, *(more for i in range(len(self.columns)) for more in self._further(i, codes))])
 
     def _further(self, i: int, codes: CodeArray) -> list[pl.Series]:
