@@ -17,10 +17,10 @@ from synthstream.config.sources import Dialect
 from synthstream.errors import SourceError
 from synthstream.ingest.files import FileSource
 from synthstream.schema.dialects import holds
+from synthstream.schema.mapping import listed
 
 Type = Literal["category", "boolean", "integer", "number", "datetime"]
 _DELIMITERS = (",", ";", "\t", "|")
-_SHOWN = 12  # columns that a message tells by their numbers
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,11 +99,10 @@ def _no_header(names: Sequence[str]) -> str:
         return f"its first line seems to be a row, since most of its names have no letter: {row}"
     times = Counter(names)
     if again := [str(n) for n, name in enumerate(names, start=1) if times[name] > 1]:
-        which = ", ".join(again[:_SHOWN]) + ", ..." * (len(again) > _SHOWN)
         return (
-            f"names in its first line are there twice, or several are empty (columns {which}). If it is a header, give "
-            "each column a name of its own in the file: one whose name is there twice cannot be counted. If it is a "
-            f"row, {row}"
+            f"names in its first line are there twice, or several are empty (columns {listed(again)}). If it is a "
+            "header, give each column a name of its own in the file: one whose name is there twice cannot be counted. "
+            f"If it is a row, {row}"
         )
     return ""
 
