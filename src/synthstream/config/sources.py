@@ -134,7 +134,8 @@ def fitting(pattern: str) -> Iterator[str]:
     above, *below = re.split(r"(?:/\*\*)+(?=/|$)", pattern, maxsplit=1)
     if not below:
         yield from glob.iglob(pattern)
-    for top in glob.iglob(above or "/") if below else ():
+        return
+    for top in glob.iglob(above or "/"):
         for folder in _folders(top):
             yield from fitting(glob.escape(folder) + (below[0] or "/*"))
 
