@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from synthstream.report.charts import Series, Table, line_chart
 from synthstream.report.page import moment, render, small
-from synthstream.report.promise import Promise
+from synthstream.report.promise import Promise, whom
 from synthstream.report.scales import logarithmic, number
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def plan_page(found: Plan) -> str:
         promise=Promise(
             epsilon=found.promise["epsilon"],
             delta=found.promise["delta"],
-            whom="a person" if found.claim.unit.of_persons else "an event",
+            whom=whom(found.claim.unit.kind, found.claim.unit.per),
         ),
         facts=_facts(found),
         measured=[_chart(found, title, note, error) for title, note, error in _measured(found)],

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from synthstream.kinds import spelled
 from synthstream.report.page import small
 from synthstream.report.scales import number
 
@@ -19,7 +20,7 @@ class Promise:
     Args:
         epsilon: above 0.
         delta: 0 for a pure promise.
-        whom: ``"a person"`` or ``"an event"``.
+        whom: what a conclusion is about: see :func:`whom`.
 
     Example:
         >>> Promise(epsilon=1.0, delta=0.0, whom="an event").words
@@ -73,3 +74,15 @@ class Promise:
     @property
     def _chance(self) -> str:
         return f"one in {number(float(f'{1 / self.delta:.2g}'))}"
+
+
+def whom(unit: str, per: str | None) -> str:
+    """What the promise of a claim is about: of a person in one period, where it is for a period alone.
+
+    Example:
+        >>> whom("person", None), whom("person", "364d")
+        ('a person', 'what a person does in one period of 364 days')
+    """
+    if unit != "person":
+        return "an event"
+    return "a person" if per is None else f"what a person does in one period of {spelled(per)}"

@@ -26,7 +26,7 @@ from synthstream.report.distributions import card, latest, over_time, running
 from synthstream.report.limits import limits_of
 from synthstream.report.page import period, render, until
 from synthstream.report.places import grid_of_nodes, grid_of_tables, grids_of_places, map_of, point_cards
-from synthstream.report.promise import Promise
+from synthstream.report.promise import Promise, whom
 from synthstream.report.recent import recent
 from synthstream.report.regions import map_of_regions, regions_of
 from synthstream.report.scales import RANGE, REACH, dates, linear, number, ranged
@@ -97,9 +97,7 @@ def public_page(
         unit=unit,
         limited=limited(unit),
         claim=claim,
-        promise=Promise(
-            epsilon=claim["epsilon"], delta=claim["delta"], whom="a person" if claim["unit"] == "person" else "an event"
-        ),
+        promise=Promise(epsilon=claim["epsilon"], delta=claim["delta"], whom=whom(claim["unit"], claim.get("per"))),
         ledger=ledger(found),
         cuts=[config.clock.boundary(cut["tick"]) for cut in found.config.cuts],
         cautions=noticed(found.config),
