@@ -190,7 +190,7 @@ def test_places_have_a_map_of_all_events_and_of_each_value(made: Made, tmp_path:
     ("epsilon", "delta", "says", "never"),
     [
         (2.0, "1e-6", ["without giving away any one event", "more than 7.39 times as likely"], ["weak", "next to"]),
-        (4.5, "1e-9", ["The promise is weak: ε = 4.5 is large.", "more than 90 times"], ["next to", "giving away"]),
+        (4.5, "1e-9", ["The promise is weak: ε = 4.5 is large.", "more than 90.1 times"], ["next to", "giving away"]),
         (50.0, "1e-9", ["ε = 50 promises next to nothing.", "so much more likely"], ["giving away", "times as likely"]),
         (1.0, "1e-3", ["weak: there is a chance of one in 1,000 that it does not hold at all"], ["giving away"]),
         (50.0, "0.3", ["There is a chance of one in 3.3 that it does"], ["giving away", "times as likely"]),

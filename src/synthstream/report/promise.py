@@ -25,6 +25,8 @@ class Promise:
     Example:
         >>> Promise(epsilon=1.0, delta=0.0, whom="an event").words
         'with ε = 1, no conclusion about an event becomes more than 2.72 times as likely'
+        >>> Promise(epsilon=0.1, delta=0.0, whom="an event").words  # e^0.1 is 1.105
+        'with ε = 0.1, no conclusion about an event becomes more than 1.11 times as likely'
         >>> Promise(epsilon=50.0, delta=0.0, whom="an event").warning
         'ε = 50 promises next to nothing.'
     """
@@ -64,7 +66,7 @@ class Promise:
         said = f"with ε = {self.epsilon:g}, "
         if self.is_empty:
             return f"{said}a conclusion about {self.whom} may become so much more likely that the promise means nothing"
-        said += f"no conclusion about {self.whom} becomes more than {number(math.exp(self.epsilon))} times as likely"
+        said += f"no conclusion about {self.whom} becomes more than {_above(math.exp(self.epsilon))} times as likely"
         if self.delta > _WEAK_DELTA:
             return f"{said}, but for a chance of {self._chance} that it does not hold at all"
         if self.delta:
@@ -86,3 +88,9 @@ def whom(unit: str, per: str | None) -> str:
     if unit != "person":
         return "an event"
     return "a person" if per is None else f"what a person does in one period of {spelled(per)}"
+
+
+def _above(value: float) -> str:
+    """A bound with three digits, never below the value."""
+    scale = 10.0 ** (2 - math.floor(math.log10(value)))
+    return number(math.ceil(value * scale) / scale)
