@@ -29,6 +29,8 @@ def cited(config: StreamConfig, manifest: Mapping[str, Any]) -> str:
     release = f"{title_of(config, manifest)}, release of tick {manifest['tick']}"
     start, end = config.clock.boundary(0), config.clock.boundary(manifest["tick"] + 1)
     covered = f"from {written(start)} to before {written(end)}"
+    if limit := within(config.privacy.unit):
+        covered += f", {limit}"
     parts = (about.publisher, release, f"Events counted {covered}", "Synthetic data", f"Chain {head}")
     return ". ".join(part for part in (*parts, about.homepage) if part)
 
@@ -67,6 +69,20 @@ def readme(config: StreamConfig, manifest: Mapping[str, Any], where: str) -> str
         _address(tick, where),
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def within(unit: Unit) -> str:
+    """Which events a count holds, where a limit of persons leaves some out; empty for events.
+
+    Example:
+        >>> within(Unit(kind="person", max_events=4, per="364d", period=52))
+        'at most 4 of each person in a period of 364 days'
+    """
+    if not unit.of_persons:
+        return ""
+    return (
+        f"at most {unit.max_events} of each person{'' if unit.per is None else f' in a period of {spelled(unit.per)}'}"
+    )
 
 
 def left_out(unit: Unit) -> str:
