@@ -91,10 +91,11 @@ def weak_budget(config: StreamConfig) -> Iterator[Caution]:
     budget = config.privacy.budget
     if budget.epsilon > _WEAK:
         what = "next to nothing" if budget.epsilon > _NOTHING else "little"
+        one = "one person" if config.privacy.unit.of_persons else "one row"
         yield Caution(
             "privacy.epsilon",
-            f"epsilon = {budget.epsilon:g} promises {what}: one row may make a conclusion e^{budget.epsilon:g} "
-            "times as likely. Most publications stay at 1 or below; above 4 think twice.",
+            f"epsilon = {budget.epsilon:g} promises {what}: {one} may make a conclusion e^{budget.epsilon:g} times as "
+            "likely. At 1 that is 2.72 times; above 4 think twice.",
         )
     if budget.delta > _LIKELY:
         yield Caution(
