@@ -80,7 +80,8 @@ def forget_command(
         str,
         typer.Option(
             "--id",
-            help="What to call this request. The same again does nothing; under another id, rows are taken away again.",
+            help="What to call this request: a number, nobody's name, for it stays in the state. The same again does "
+            "nothing; under another id, rows are taken away again.",
         ),
     ],
 ) -> None:
