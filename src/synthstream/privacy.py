@@ -112,7 +112,7 @@ class Unit:
         signed = " A row that takes an event away counts as one of them." if self.signed else ""
         period = "" if self.per is None else " in a period"
         rows = "1 row counts" if self.max_events == 1 else f"{self.max_events} rows count"
-        dropped = f"Of each person at most {rows}{tick}{period}; further ones are left out, and nobody is told.{signed}"
+        dropped = f"Of each person at most {rows}{period}{tick}; further ones are left out, and nobody is told.{signed}"
         learns = "Whoever sees all releases learns almost the same whether or not any one person was"
         if self.per is None:
             return f"{learns} in the stream, as long as a person has one key. {dropped}"

@@ -91,7 +91,7 @@ def test_units_in_words() -> None:
     assert "Of each person at most 20 rows count; further ones are left out, and nobody is told." in PERSON.meaning
     assert PERSON.meaning.endswith("nobody is told.")
     assert "whether or not any one person was in the stream, as long as a person has one key" in PERSON.meaning
-    assert "at most 20 rows count, 2 in a tick in a period; further" in capped.meaning
+    assert "at most 20 rows count in a period, 2 in a tick; further" in capped.meaning
     assert "epsilon counts k times, and with delta above 0 more" in capped.meaning
     assert "at most 1 row counts;" in replace(PERSON, max_events=1).meaning
     assert "A row that takes an event away counts as one of them." in replace(PERSON, signed=True).meaning
