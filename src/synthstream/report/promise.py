@@ -70,7 +70,7 @@ class Promise:
         if self.delta > _WEAK_DELTA:
             return f"{said}, but for a chance of {self._chance} that it does not hold at all"
         if self.delta:
-            return f"{said}, but for a chance of δ = {small(self.delta)} that this does not hold"
+            return f"{said}, plus a probability of δ = {small(self.delta)}"
         return said
 
     @property
