@@ -663,3 +663,23 @@ def test_the_library_has_a_name_of_its_version_and_is_not_made_twice(
     monkeypatch.setattr("synthstream.report.site.library", end)
     assert (site / "latest" / library_name()).stat().st_size > 500_000
     assert not publish_site(config, site, progress=quiet)
+
+
+@pytest.mark.parametrize("kind", ["refresh", "points"])
+def test_a_reader_checks_a_site_as_it_was_fetched(
+    made: dict[str, tuple[StreamConfig, Path]], tmp_path: Path, kind: str
+) -> None:
+    config, site = made[kind]
+    publish_site(config, site, progress=quiet, csv=True)
+    fetched = Path(shutil.copytree(site, tmp_path / "fetched"))
+    for folder in (fetched, fetched / "releases"):
+        found = CliRunner().invoke(app, ["verify", str(folder)])
+        assert (found.exit_code, found.output.count("no state, only releases")) == (0, 1), found.output
+    (fetched / "releases/000000/other.csv").write_text("")
+    (fetched / "releases/000001/tables.parquet").write_bytes(b"")
+    found = CliRunner().invoke(app, ["verify", str(fetched)])
+    assert found.exit_code == 1
+    assert found.output.splitlines()[:2] == [
+        "000000: other.csv is no part of a release",
+        "000001: tables.parquet is not what was published",
+    ]

@@ -26,20 +26,22 @@ def verify_command(
 ) -> None:
     """Check chain, ledger, claims and every published file; say what is wrong, and where. Changes nothing.
 
-    Releases can be checked without the state, as their readers do.
+    Releases can be checked without the state, as their readers do: name their folder, or that of a site.
     The exit status is 1 if anything is wrong, and 2 if there is nothing to check.
 
     Examples:
     synthstream verify stream.toml
     synthstream verify stream.toml --rebuild --json
+    synthstream verify copy-of-the-site
     """
     from synthstream.config.config import load
+    from synthstream.publish.addresses import located
     from synthstream.state.folder import is_state
     from synthstream.stream.verification import verify
 
     if config.parts[:1] in (("http:",), ("https:",)):
         raise SystemExit(fail("verify takes a stream.toml or a folder, no address: fetch the releases first."))
-    loaded = load(config)
+    loaded = located(config)[0] if config.is_dir() else load(config)
     here = is_state(loaded.state)
     found = verify(loaded, rebuild=rebuild, progress=partial(bar, doing="checking release"))
     if not here and not found.releases and not found.findings:
@@ -48,16 +50,16 @@ def verify_command(
         findings = [finding._asdict() for finding in found.findings]
         typer.echo(json.dumps({**found._asdict(), "state": here, "findings": findings}))
     else:
-        _print_verified(found, None if here else loaded.state)
+        _print_verified(found, None if here else "" if config.is_dir() else f" in {loaded.state}")
     if found.findings:
         raise typer.Exit(1)
 
 
-def _print_verified(found: Verified, absent: Path | None) -> None:
+def _print_verified(found: Verified, absent: str | None) -> None:
     # What is wrong is printed also with --quiet.
     for finding in found.findings:
         typer.echo(f"{finding.where}: {named(finding.what)}")
-    state = f"{found.ticks} measured tick(s)" if absent is None else f"no state in {absent}, only releases were checked"
+    state = f"{found.ticks} measured tick(s)" if absent is None else f"no state{absent}, only releases were checked"
     say(
         f"{state}, {found.releases} release(s): "
         + (f"{len(found.findings)} thing(s) wrong." if found.findings else "all as it should be.")

@@ -33,6 +33,9 @@ SERIES = "series.parquet"
 
 # What tells portals and readers of the releases, beside them, and is no part of any: ``publish.catalogue``.
 DESCRIPTIONS = ("datapackage.json", "croissant.json", "deployment.yaml", SETTINGS, "README.md")
+# What a site lays beside the files of a release: copies of what is in them, which no hash of the manifest covers.
+CELLS = "cells.js"
+COPIES = (CELLS, "rows.csv", "series.csv", "tables.csv")
 
 _BACK = "Where its state is, move this away and say `synthstream recover stream.toml --republish`: it is made again."
 
@@ -151,6 +154,11 @@ class ParquetSink:
         """
         path = self.place(tick) / f"{name}.parquet"
         return None if name == "rows" and not path.exists() else self.read(tick, path.name)
+
+    @property
+    def of_site(self) -> bool:
+        """Whether these are the releases of a site that ``publish`` wrote."""
+        return (self.folder.parent / "latest" / SETTINGS).is_file()
 
     def strangers(self) -> list[str]:
         """Names in the folder that are no releases and describe none, but for those that are being written."""

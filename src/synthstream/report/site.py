@@ -27,7 +27,7 @@ from synthstream.environment import REAL, Env, exchange, exchanged, make_folder,
 from synthstream.errors import ConfigError, SinkError
 from synthstream.forecast.warnings import limited
 from synthstream.publish.catalogue import descriptions
-from synthstream.publish.folder import write_aside
+from synthstream.publish.folder import CELLS, write_aside
 from synthstream.publish.history import History, Steps, Tick, history_of
 from synthstream.publish.readme import LISTED, SUMS
 from synthstream.report import extras
@@ -40,7 +40,6 @@ _ROOT = """<!doctype html>
 <meta http-equiv="refresh" content="0; url=latest/index.html"><title>Synthetic data</title></head>
 <body><p><a href="latest/index.html">The newest release</a></p></body></html>
 """
-_CELLS = "cells.js"
 _LOCK = ".publishing"  # there while a process writes
 
 
@@ -161,7 +160,7 @@ class _Site:
 
     def _put_release(self, tick: Tick) -> None:
         final = self._releases / f"{tick.tick:06d}"
-        content = self._found.sink.files(tick.tick) | {_CELLS: self._explorer.cells(tick).encode()}
+        content = self._found.sink.files(tick.tick) | {CELLS: self._explorer.cells(tick).encode()}
         aside = final.with_name(f".writing-{final.name}")
         write_aside(aside, partial(self._write, content=content), self._env)
         self._do("rename release", partial(aside.rename, final))

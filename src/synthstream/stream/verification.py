@@ -14,7 +14,7 @@ from synthstream.errors import BudgetExceeded, SinkError, StateCorrupt, StateErr
 from synthstream.measured import stamped
 from synthstream.privacy import Ledger
 from synthstream.publish.building import Builder, from_releases
-from synthstream.publish.folder import FILES, SERIES, ParquetSink
+from synthstream.publish.folder import COPIES, FILES, SERIES, ParquetSink
 from synthstream.publish.outlets import refuse_other_releases, sink_of
 from synthstream.state.folder import is_state
 from synthstream.state.store import Store
@@ -201,7 +201,7 @@ def _files(
     files = (*FILES, *([SERIES] if config.edition > 1 and config.workload is not None else []))
     if set(known) != set(files):
         yield "its manifest does not list the files of a release"
-    for name in sorted(there - set(files) - {"manifest.json"}):
+    for name in sorted(there - set(files) - {"manifest.json", *(COPIES if sink.of_site else ())}):
         yield f"{name} is no part of a release"
     for name in files:
         if name not in there:
