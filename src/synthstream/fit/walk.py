@@ -102,18 +102,18 @@ def _kalman(y, noise, prior, walk):  # type: ignore[no-untyped-def]
 def _walk(y: FloatArray, noise: FloatArray, known: Sequence[int], caution: float) -> float:
     """Variance of a step of the walk, from differences between neighbouring epochs."""
     pairs = np.array(list(pairwise(known)), dtype=np.int64).reshape(-1, 2)
-    excess, weights, squares = (float(total) for total in _changes(y, noise, pairs))
+    excess, weights = (float(total) for total in _changes(y, noise, pairs))
     if weights <= 0:
         return 0.0
-    return max(0.0, (excess - caution * math.sqrt(_SQUARE * squares)) / weights)
+    return max(0.0, (excess - caution * math.sqrt(_SQUARE * weights)) / weights)
 
 
 @numba.njit(cache=True, nogil=True)
 def _changes(y, noise, pairs):  # type: ignore[no-untyped-def]
     """Sums over nodes and pairs of epochs, each weighted by its squared precision: squared changes less noise; the
-    weights; the squares of weighted noise.
+    weights, which are also the squares of weighted noise.
     """
-    excess = weights = squares = 0.0
+    excess = weights = 0.0
     for k in range(pairs.shape[0]):
         a, b = pairs[k, 0], pairs[k, 1]
         for i in range(y.shape[1]):
@@ -123,8 +123,7 @@ def _changes(y, noise, pairs):  # type: ignore[no-untyped-def]
                 change = y[b, i] - y[a, i]
                 excess += precision * precision * (change * change - explained)
                 weights += precision * precision
-                squares += precision * precision
-    return excess, weights, squares
+    return excess, weights
 
 
 def _prior(y: FloatArray, noise: FloatArray, known: Sequence[int], caution: float) -> tuple[FloatArray, FloatArray]:
