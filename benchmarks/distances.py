@@ -61,7 +61,10 @@ def histogram(points: FloatArray, bins: int, weights: FloatArray | None = None) 
     if np.ndim(points) != 2 or not np.all((points >= 0) & (points <= 1)):
         raise ValueError("points must lie in the unit cube, one a row")
     number, dimension = np.shape(points)
+    if number == 0:
+        raise ValueError("there are no points")
     places = np.minimum((points * bins).astype(np.int64), bins - 1)
     shape = (bins,) * dimension
     cells = np.ravel_multi_index(tuple(places.T), shape)
-    return np.bincount(cells, weights=normalised(weights, number), minlength=bins**dimension).reshape(shape)
+    mass = normalised(np.ones(number) if weights is None else weights, number)
+    return np.bincount(cells, weights=mass, minlength=bins**dimension).reshape(shape)

@@ -49,12 +49,8 @@ def w1_grid(mass_a: FloatArray, mass_b: FloatArray) -> float:
     return float(flow.fun) / cells / side
 
 
-def normalised(weights: FloatArray | None, points: int) -> FloatArray:
-    """Weights that add up to 1; all equal if none are given. Raises ``ValueError`` if they are none."""
-    if points == 0:
-        raise ValueError("there are no points")
-    if weights is None:
-        return np.full(points, 1 / points)
+def normalised(weights: FloatArray, points: int) -> FloatArray:
+    """Weights that add up to 1. Raises ``ValueError`` if they are none."""
     found = np.asarray(weights, dtype=np.float64)
     total = float(found.sum())
     if found.shape != (points,) or not np.all(found >= 0) or not 0 < total < np.inf:
