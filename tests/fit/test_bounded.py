@@ -9,6 +9,7 @@ from synthstream.fit.aims import Earlier
 from synthstream.fit.population import Population, fit
 from synthstream.measured import Measured
 from synthstream.workload import CodeArray, Workload
+from tests.support.models import table_of
 
 WORKLOAD = Workload.all_up_to(2, sizes=(3, 4, 5))
 
@@ -67,5 +68,5 @@ def test_counts_of_a_column_are_in_events() -> None:
     found = Population.of(WORKLOAD, rows(4), events=11)
     assert found.weights is not None
     assert sorted(found.weights.tolist()) == [2, 3, 3, 3]
-    assert found.table([0]).sum() == found.number == 11
+    assert table_of(found, [0]).sum() == found.number == 11
     assert found.arrays().keys() == {"codes", "weights"}

@@ -19,6 +19,7 @@ from synthstream.fit.targets import Targets, simplex
 from synthstream.kinds import Edition
 from synthstream.measured import Measured
 from synthstream.workload import CodeArray, FloatArray, Workload
+from tests.support.models import table_of
 
 SIZES = (3, 4, 2, 5)
 SEARCH = Effort(calm=0.0, lively=0.0, lean=0.0, still=0.0, blocks=40)
@@ -106,8 +107,8 @@ def test_a_workload_without_all_pairs_and_with_a_column_that_nothing_holds() -> 
     workload = Workload(sizes=(2, 3, 2), marginals=((), (0, 1)))
     codes = np.array([[0, 2, 0]] * 300 + [[1, 1, 1]] * 100, dtype=np.int32)
     model = fit(noisy(workload, codes, 0.0), seed=0)
-    assert np.abs(model.table([0, 1]) - workload.count(codes)[1:].reshape(2, 3)).sum() <= 4
-    assert 100 < model.table([2])[0] < 300
+    assert np.abs(table_of(model, [0, 1]) - workload.count(codes)[1:].reshape(2, 3)).sum() <= 4
+    assert 100 < table_of(model, [2])[0] < 300
 
 
 def test_the_residual_kept_in_the_loop_is_that_of_the_rows() -> None:
@@ -289,8 +290,8 @@ def test_old_tables_are_carried_to_fresh_margins() -> None:
     # Of 1,000 new events 800 more than in proportion: drawn back a little, as so much is hardly ever real.
     assert np.allclose(aim.margins[0], [1800, 200], atol=30)
     model = fit(m, seed=0, then=earlier)
-    assert np.abs(model.table([0]) - [1800, 200]).max() < 40
-    table = model.table([0, 1])
+    assert np.abs(table_of(model, [0]) - [1800, 200]).max() < 40
+    table = table_of(model, [0, 1])
     # The old table held 240 events more in each of these cells than independent columns would.
     assert table[1, 1] > 60
 

@@ -25,6 +25,7 @@ from synthstream.synthesizers.epochs import InEpochs
 from synthstream.synthesizers.simulation.seeded import SeededGate
 from synthstream.synthesizers.windowing import Fitting
 from synthstream.workload import FloatArray, IntArray, Workload
+from tests.support.models import table_of
 
 SIZES = (2, 3)
 WORKLOAD = Workload.all_up_to(2, sizes=SIZES)
@@ -285,7 +286,7 @@ def errors(
                 [
                     np.abs(found - true[workload.slice_of(pair)].reshape(found.shape)).sum() / rows
                     for found in (
-                        last.table(pair),
+                        table_of(last, pair),
                         np.outer(own[pair[0]], own[pair[1]]) / max(known.values[0], 1.0),
                         np.outer(exact[pair[0]], exact[pair[1]]) / rows,
                     )
@@ -371,8 +372,8 @@ def test_signed_rows_that_move_leave_their_old_value() -> None:
             history.append(measured)
             last = made.fit(tick, history.__getitem__, last, models, seed=tick)
         assert last is not None
-        left[edition] = last.table((0,))[0]
-        assert sum(last.table((0,))) == pytest.approx(20_000, abs=1500)
+        left[edition] = table_of(last, (0,))[0]
+        assert sum(table_of(last, (0,))) == pytest.approx(20_000, abs=1500)
     assert left[1] > 10_000
     assert left[2] < 4_000
 

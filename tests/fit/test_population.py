@@ -15,6 +15,7 @@ from synthstream.fit.targets import MEMORY, blend, past_of, simplex, targets
 from synthstream.kinds import Edition
 from synthstream.measured import Measured
 from synthstream.workload import CodeArray, IntArray, Workload
+from tests.support.models import table_of
 
 SIZES = (3, 4, 2, 5)
 
@@ -249,9 +250,9 @@ def test_a_table_of_huge_variance_is_ignored() -> None:
     model = fit(lying, seed=0)
     again = fit(lying, start=model, seed=1)
     for found in (model, again):
-        assert np.abs(found.table([0]) - [700, 300]).max() <= 2
-        assert np.abs(found.table([1]) - [600, 400]).max() <= 2
-        assert np.abs(found.table([0, 1]) - [[420, 280], [180, 120]]).max() <= 40
+        assert np.abs(table_of(found, [0]) - [700, 300]).max() <= 2
+        assert np.abs(table_of(found, [1]) - [600, 400]).max() <= 2
+        assert np.abs(table_of(found, [0, 1]) - [[420, 280], [180, 120]]).max() <= 40
 
 
 def test_the_same_inputs_give_the_same_rows() -> None:
@@ -313,14 +314,6 @@ def test_any_workload_and_any_noise(data: st.DataObject) -> None:
         assert len(found.codes) == max(0, round(best))
         assert found.codes.shape[1] == len(sizes)
         assert np.all(found.codes < np.array(sizes))
-
-
-def test_the_table_of_a_model_counts_its_rows() -> None:
-    workload = Workload.all_up_to(1, sizes=SIZES)
-    codes = correlated(50).astype(np.uint8)
-    table = Population(workload=workload, codes=codes).table([0, 3])
-    assert table.shape == (3, 5)
-    assert table[1, 2] == np.sum((codes[:, 0] == 1) & (codes[:, 3] == 2))
 
 
 @given(st.lists(st.floats(-100, 100), min_size=1, max_size=20), st.floats(0.1, 500))

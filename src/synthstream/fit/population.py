@@ -89,11 +89,6 @@ class Population:
     def moved_from(self, before: Population) -> float:
         return changed_share(before.codes, self.codes)
 
-    def table(self, columns: Sequence[int]) -> IntArray:
-        """Counts of the rows over some columns, in the shape of their sizes."""
-        single = Workload(sizes=self.workload.sizes, marginals=(tuple(columns),))
-        return self.counts(single).reshape(single.shapes[0])
-
 
 def changed_share(old: NDArray[Any], new: NDArray[Any]) -> float:
     """Share of the old rows without an equal row among the new ones, counted with multiplicity; 0 if there are none.
