@@ -50,9 +50,6 @@ class Group:
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Group) and (self.columns, self.hash) == (other.columns, other.hash)
 
-    def __hash__(self) -> int:
-        return hash((self.columns, self.hash))
-
     @property
     def number(self) -> int:
         """Number of allowed combinations."""
