@@ -69,7 +69,7 @@ class SynthesizerKind(NamedTuple):
 _TABLES = ("order", "near", "marginals", "picks")
 _ROUNDS = (*_TABLES, "events_per_tick", "fit", "queries", "score")
 SYNTHESIZERS: dict[str, SynthesizerKind] = {
-    "table": SynthesizerKind((*_TABLES, "counter", "shares", "measure", "growth", "population")),
+    "table": SynthesizerKind((*_TABLES, "counter", "shares", "measure", "growth", "population", "focus")),
     "selective": SynthesizerKind((*_ROUNDS, "counter")),
     "stream-mwem": SynthesizerKind(_ROUNDS),
     "points": SynthesizerKind(("depth", "schedule", "region", "events_per_tick"), points=True),

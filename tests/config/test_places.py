@@ -210,6 +210,41 @@ def test_grids_get_a_part_of_the_budget_and_no_more_is_spent(measure: str) -> No
     assert weights_of(without.schema, without.workload) is None
 
 
+@pytest.mark.parametrize("focus", ["kind", "at"])
+def test_a_focus_has_four_times_the_share_within_what_grids_and_other_columns_get(focus: str) -> None:
+    columns = KIND, number("age", "bins = 4"), number("size", "bins = 4"), place("with = ['kind', 'age']")
+    plain, config = read(*columns), read(*columns, f"[synthesizer]\nfocus = ['{focus}']\n")
+    workload = config.workload
+    assert workload is not None
+    assert workload == plain.workload
+    assert claim_of(config, synthesizer_of(config).mechanism).fits(config.privacy.budget)
+    exact, before = (1 / synthesizer_of(c).mechanism.variance(0) for c in (config, plain))  # type: ignore[attr-defined]
+    pairs, grids = workload.order == 2, np.array([any(c > 2 for c in table) for table in workload.marginals])
+    for part in (pairs, pairs & grids):
+        assert exact[part].sum() == pytest.approx(before[part].sum(), rel=0.01)
+    if focus == "at":  # all tables of grids are in it, and get what they got
+        assert exact[pairs] == pytest.approx(before[pairs], rel=0.01)
+        return
+    gained = {table: (exact / before)[q] for table, q in workload.place.items() if len(table) == 2}
+    assert gained[0, 1] / gained[1, 2] == pytest.approx(4, rel=0.01)
+    assert gained[0, 2] / gained[0, 1] == pytest.approx(1, rel=0.01)
+    assert gained[0, 3] / gained[1, 3] == pytest.approx(4, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        ("focus = ['kint']", r"synthesizer.focus: 'kint' is not a column. Did you mean 'kind'\?"),
+        ("focus = ['kind']\norder = 1", "synthesizer.focus: no table of two columns or more holds 'kind'"),
+        ("focus = ['kind']\nmeasure = 'epochs'", "focus: has no effect when tables are measured once an epoch"),
+        ("focus = ['kind']\nkind = 'selective'\npicks = 2", 'focus: has no effect with kind = "selective"'),
+    ],
+)
+def test_a_focus_that_cannot_be_is_refused(settings: str, says: str) -> None:
+    with pytest.raises(ConfigError, match=says):
+        read(KIND, number("age", "bins = 4"), f"[synthesizer]\n{settings}\n")
+
+
 def test_a_row_whatever_it_holds_lies_in_one_cell_of_each_table() -> None:
     """So theorem marginals holds for grids as for all tables: they are public partitions of all rows."""
     config = read(KIND, place("views = [1, 2]\ndepth = 3\nwith = ['kind']"))

@@ -14,7 +14,7 @@ from pydantic import TypeAdapter
 from synthstream.config.after import After, AfterSection
 from synthstream.config.constraints import NOTHING, constraints_of
 from synthstream.config.mirrors import check_mirror, lie_apart
-from synthstream.config.places import PlaceSection, nested, views_of
+from synthstream.config.places import PlaceSection, nested, views_of, weights_of
 from synthstream.config.problems import Problems
 from synthstream.config.sections import (
     AnyColumn,
@@ -36,6 +36,7 @@ from synthstream.schema.coordinates import Coordinate
 from synthstream.schema.districts import OfPlace
 from synthstream.schema.region import Domain
 from synthstream.schema.schema import Schema
+from synthstream.workload import Workload
 
 Before = Callable[[AfterSection, Path], Any]
 
@@ -65,6 +66,13 @@ def check_sound_sections(data: dict[str, Any], broken: set[tuple[str | int, ...]
                 problems.attempt(f"columns.{i}", partial(column_of, column, timezone))
 
 
+def _workload(section: SynthesizerConfig, schema: Schema, problems: Problems) -> Workload | None:
+    workload = problems.attempt("synthesizer.marginals", lambda: workload_of(section, schema))
+    if workload is not None:
+        problems.attempt("synthesizer.focus", partial(weights_of, schema, workload, section.focus or ()))
+    return workload
+
+
 def objects(file: File, base: Path, problems: Problems, before: Before, *, edition: Edition) -> dict[str, Any]:
     """Arguments of a ``StreamConfig``; raises ``ConfigError`` with all problems.
 
@@ -79,7 +87,7 @@ def objects(file: File, base: Path, problems: Problems, before: Before, *, editi
     region = problems.attempt("synthesizer.region", partial(_region, file, schema, base))
     workload = None
     if schema is not None and not file.synthesizer.points:
-        workload = problems.attempt("synthesizer.marginals", lambda: workload_of(file.synthesizer, schema))
+        workload = _workload(file.synthesizer, schema, problems)
     constraints = NOTHING
     if schema is not None:
         constraints = constraints_of(file.constraints, kind, schema, base, problems, known=nested(schema))

@@ -38,6 +38,8 @@ _ALONE, _CROSSED = 0.07, 0.25
 # What all grids alone get of the part of tables of one column.
 _SINGLES = 0.5
 _POWER = 1 / 3
+# Larger tables with a column of the focus have so many times the share of others: half of their noise.
+_FOCUS = 4.0
 # A grid is fine enough when an even spread of the events would give each cell so many standard errors; one that others
 # refine bears less.
 _LEAST_ALONE, _LEAST_CROSSED = 0.8, 0.35
@@ -308,15 +310,38 @@ def _goes(a: Column, b: Column) -> bool:
     return not isinstance(a, OfPlace) or b.name in a.crossed
 
 
-def weights_of(schema: Schema, workload: Workload) -> tuple[float, ...] | None:
-    """How much of the budget each table gets beside others of its order; ``None`` without places: all the same.
+def _whole(column: Column) -> str:
+    """The name of a column; of one of a place, that of the place."""
+    return column.place if isinstance(column, OfPlace) else column.name
 
-    Grids get ``_SINGLES`` of what is there for tables of one column, and ``_CROSSED`` of that for larger ones.
+
+def weights_of(schema: Schema, workload: Workload, focus: Sequence[str] = ()) -> tuple[float, ...] | None:
+    """How much of the budget each table gets beside others of its order; ``None``: all the same.
+
+    Grids get ``_SINGLES`` of what is there for tables of one column, and ``_CROSSED`` of that for larger ones. Larger
+    tables that hold a column of the focus get ``_FOCUS`` times what others get.
+
+    Args:
+        focus: names of columns and places.
+
+    Raises:
+        ConfigError: one is none, or no table of two columns or more holds it.
     """
     grids = np.array([isinstance(column, View) for column in schema.columns])
-    if not grids.any():
+    if not grids.any() and not focus:
         return None
-    weights = np.ones(len(workload.marginals))
+    sought = np.zeros(len(workload.marginals), dtype=np.bool_)
+    for name in focus:
+        own = {i for i, column in enumerate(schema.columns) if name in (column.name, _whole(column))}
+        if not own:
+            raise ConfigError(f"{name!r} is not a column.{like(name, [_whole(column) for column in schema.columns])}")
+        holds = np.array([len(marginal) > 1 and not own.isdisjoint(marginal) for marginal in workload.marginals])
+        if not holds.any():
+            raise ConfigError(f"no table of two columns or more holds {name!r}, so there is nothing to measure better")
+        sought |= holds
+    weights = np.where(sought, _FOCUS, 1.0)
+    if not grids.any():
+        return tuple(weights.tolist())
     held = np.array([bool(grids[list(marginal)].any()) for marginal in workload.marginals])
     # As refreshes divide a part among tables; and as it is divided among grids, where an error of each weighs with the
     # way to the next cell.
@@ -325,6 +350,7 @@ def weights_of(schema: Schema, workload: Workload) -> tuple[float, ...] | None:
     for order, part in ((1, _SINGLES), (2, _CROSSED)):
         theirs, ours = (workload.order == order) & held, (workload.order == order) & ~held
         if theirs.any() and ours.any():
-            whole = key[ours].sum() * part / (1 - part)
-            weights[theirs] = whole * wanted[theirs] / wanted[theirs].sum() / key[theirs]
+            whole = (key * weights)[ours].sum() * part / (1 - part)
+            share = (wanted * weights)[theirs]
+            weights[theirs] = whole * share / share.sum() / key[theirs]
     return tuple(weights.tolist())

@@ -59,6 +59,8 @@ class SynthesizerConfig(Section):
         kind: ``table`` and ``points``, ours; ``selective`` and ``stream-mwem``, main algorithm and baseline of paper 2;
             ``hypercube``, the algorithm of paper 1.
         order, near, marginals: which tables; see :func:`workload_of`.
+        focus: columns whose tables with others have four times the share of other larger tables; not with
+            ``measure = "epochs"``, which chooses.
         counter, shares: see ``kind`` and ``split`` of :class:`synthstream.kernel.tables.Marginals`.
         measure: ``always``, all tables at every tick; ``refresh``, see
             :class:`synthstream.kernel.tables.Refreshed`; ``epochs``, see :class:`synthstream.kernel.epochs.Epochs`.
@@ -77,6 +79,7 @@ class SynthesizerConfig(Section):
     order: int | None = Field(default=None, ge=1, le=8)
     near: int | None = Field(default=None, ge=1)
     marginals: Listed[Texts] | None = None
+    focus: Texts | None = None
     counter: Annotated[str, _one_of(COUNTERS)] = "auto"
     shares: Split = "auto"
     measure: Measuring = "auto"
@@ -123,7 +126,7 @@ class SynthesizerConfig(Section):
     def public(self) -> dict[str, Any]:
         """All settings but tables and region, under the names that the chains of streams begin with."""
         # Chains began with what stands here: of a key that came later, nothing where it is not said.
-        unsaid = {"population"} if self.population is None else set[str]()
+        unsaid = {key for key in ("population", "focus") if getattr(self, key) is None}
         settings = self.model_dump(exclude={"order", "near", "marginals", "region", *unsaid})
         return {STORED.get(key, key): value for key, value in settings.items()}
 
@@ -143,6 +146,7 @@ class SynthesizerConfig(Section):
                 )
             owner = {"picks": "epochs", "counter": "always", "shares": "always"}
             owner |= {"growth": "epochs"} if measure == "always" else {}
+            owner |= {"focus": "refresh"} if measure == "epochs" else {}
             for key in sorted(key for key in given if owner.get(key, measure) != measure):
                 when = {"always": "at every tick", "refresh": "at refreshes", "epochs": "once an epoch"}[measure]
                 raise ConfigError(

@@ -145,7 +145,7 @@ def _of_tables(config: StreamConfig, budget: Budget) -> Synthesizer:
         neighbours=config.privacy.neighbours,
         edition=config.edition,
         groups=config.constraints.groups,
-        weights=weights_of(config.schema, config.workload),
+        weights=weights_of(config.schema, config.workload, config.synthesizer.focus or ()),
     )
 
 
