@@ -412,7 +412,7 @@ def test_an_epochs_number_is_weighed_against_the_counter() -> None:
     history = [end(0, 1000.0, 300.0, 900.0), end(1, 2000.0, 300.0, None), end(2, 3000.0, 300.0, 1040.0)]
     first, second = 900.0 + 0.25 * 100.0, 2000.0  # 100 against 300; nothing but the counter
     third = second + 1040.0 - 40.0 * 400.0 / 700.0
-    assert clouds._begun(history) == {0.0: 0.0, 1000.0: first, 2000.0: second, 3000.0: pytest.approx(third)}
+    assert clouds._ends(history) == {0: first, 1: second, 2: pytest.approx(third)}
 
 
 POINTS = """
@@ -756,6 +756,91 @@ def test_the_horizon_ends_the_stream_before_anything_is_drawn(neighbours: Neighb
     short = TracingGate(SeededGate(0))
     drawn(mechanism(horizon=3, neighbours=neighbours), stream(0)[:3], short)
     assert len(gate.trace) == len(short.trace)
+
+
+@pytest.mark.parametrize("schedule", ["adaptive", "first", "joint-2", "fixed"])
+@pytest.mark.parametrize("neighbours", ["add-remove", "replace-one"])
+def test_the_last_epoch_ends_with_the_horizon(schedule: Any, neighbours: Neighbours) -> None:
+    """From edition 15 on. What is drawn before the last tick is the same in edition 14."""
+    rng, short, read = np.random.default_rng(0), 0, 0
+    batches = [[(int(cell), 1) for cell in rng.integers(0, 8, 20)] for _ in range(9)]
+    for seed in range(4):
+        newest = mechanism(2.0 + seed, horizon=9, neighbours=neighbours, schedule=schedule)
+        each = (newest, replace(newest, edition=14))
+        (*now, last), (*before, then) = (drawn(points, batches, SeededGate(seed)) for points in each)
+        assert [m.pack().tolist() for m in now] == [m.pack().tolist() for m in before]
+        assert (last.total, last.begun, last.needs) == (then.total, then.begun, then.needs)
+        assert last.closing
+        assert then.closing == (newest.times.epoch_of(then.total) > newest.times.epoch_of(then.begun))
+        short += not then.closing
+        read += not then.closing and len(last.blocks) > 0
+    assert short
+    assert read
+    endless = mechanism(horizon=None, neighbours="replace-one", schedule=schedule)
+    assert not drawn(endless, [[], []], SeededGate(0))[-1].closing
+
+
+def test_the_last_tick_costs_what_any_end_of_an_epoch_does() -> None:
+    """Of an epoch that would go on, whose levels were read on the way: all of its events are in it, and in no other."""
+    planner, promised = Hostile(dimension=1), mechanism(0.1, neighbours="replace-one").claim().pure
+    object.__setattr__(planner, "opening", planned([2**17, 2**18, 2**16], [4, 4, 2]))
+    points = replace(mechanism(0.1, neighbours="replace-one"), schedule=planner)
+    assert promised is not None
+    # The first tick ends an epoch; the next one would have 17 events.
+    batches, costs = [[(k % 8, 1) for k in range(40)], *([(k % 8, 1)] for k in range(11))], list[Fraction]()
+    object.__setattr__(planner, "wanted", lambda left: np.where(left >= LEAST, np.maximum(left // 2, LEAST), 0))
+    for tick in range(12):
+        other = [*batches[:tick], [*batches[tick][1:], ((tick + 4) % 8, 1)], *batches[tick + 1 :]]
+        costs.append(cost(points, batches, other, seed=tick))
+        assert costs[-1] <= promised
+        assert (costs[-1] > cost(replace(points, edition=14), batches, other, seed=tick)) == (tick > 0)
+    assert min(costs[1:5]) > max(costs[-2:]) > 0.4 * promised  # events of the last ticks are read at the end alone
+    assert [m.closing for m in drawn(points, batches, SeededGate(0))] == [True, *[False] * 10, True]
+
+
+@pytest.mark.parametrize("schedule", ["adaptive", "first", "joint-2", "by-level", "fixed"])
+@pytest.mark.parametrize("horizon", [1, 3])
+def test_a_stream_without_events_ends(schedule: Any, horizon: int) -> None:
+    each: tuple[Neighbours, ...] = ("add-remove", "replace-one")
+    for neighbours, seed in product(each, range(4)):
+        points = mechanism(horizon=horizon, neighbours=neighbours, schedule=schedule)
+        last = (history := drawn(points, [[]] * horizon, SeededGate(seed)))[-1]
+        assert last.closing
+        found = cloud([*(history[t] for t in last.needs), last], points)
+        # By the number of an epoch there may be none, where the counter says that there are some.
+        assert found.masses.sum() in (0.0, pytest.approx(max(last.total, 0.0)))
+        assert np.isfinite(found.errors).all()
+        assert np.isfinite(found.plain).all()
+
+
+def test_the_number_of_a_last_epoch_of_which_nothing_is_read_is_that_of_an_open_one() -> None:
+    """What the counter was off by when it began is taken out again. Its end may say as many events as its beginning."""
+    points, blocks = mechanism(), (Block(level=NUMBER, values=np.array([900.0]), variance=0.5),)
+    variance = clouds._covariance(0, 0, points)
+    ended = TreeMeasured(tick=0, begun=0.0, total=1000.0, variance=variance, blocks=blocks, closing=True, needs=())
+    for total in (1000.0, 1004.0):
+        last = replace(ended, tick=11, begun=1000.0, total=total, blocks=(), needs=(0,))
+        one, other = (clouds._spans([ended, replace(last, closing=closing)], points) for closing in (True, False))
+        assert one == other
+        first, number = (span.events for span in one.values())
+        assert first == pytest.approx(900 + 100 * 0.5 / (variance + 0.5))
+        assert number == pytest.approx(total - 1000)  # this counter keeps its noise
+
+
+def test_the_last_release_tells_what_moved_in_the_last_epoch() -> None:
+    """It has begun with the 2,048th event; from the 2,200th on events are in the other half of the box."""
+    off = {14: 0.0, 15: 0.0}
+    for edition, seed in product(off, range(4)):
+        rng, box = np.random.default_rng(seed), Partition(dimension=2, depth=8)
+        cells = [(tick >= 22) * 128 + rng.integers(0, 128, 100) ** 2 // 128 for tick in range(28)]
+        points = mechanism(1.0, horizon=28, partition=box, neighbours="replace-one", edition=edition)
+        batches = [[(int(cell), 1) for cell in batch] for batch in cells]
+        last = (history := drawn(points, batches, SeededGate(seed)))[-1]
+        assert last.closing == (edition > 14)
+        masses = cloud([*(history[t] for t in last.needs), last], points).levels()[5]
+        true = np.bincount(np.concatenate(cells) >> 3, minlength=32)
+        off[edition] += float(np.abs(masses - true).sum())
+    assert off[15] < 0.8 * off[14]
 
 
 @pytest.mark.parametrize("delta", [0.0, 1e-9])

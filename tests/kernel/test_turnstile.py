@@ -214,6 +214,14 @@ def test_without_noise_what_is_there_comes_back() -> None:
     assert whole.held == pytest.approx([7, 8, 9, 9, 9, 9, 9, 8], abs=0.01)
 
 
+def test_both_sides_end_with_the_horizon() -> None:
+    batches = [[(0, 1)] * 3 + [(1, -1)] * 2] * 4  # the first epoch of either side would have 15 events
+    for edition, last in ((15, True), (14, False)):
+        history = drawn(turnstile(0.1, horizon=4, edition=edition), batches, ExactGate())
+        for side in ([m.came for m in history], [m.gone for m in history]):
+            assert [m.closing for m in side] == [False, False, False, last]
+
+
 # -- what is released follows what is there ---------------------------------------------------------------------------
 
 COLUMN = '[[columns]]\nname = "{}"\ntype = "number"\nmin = 0\nmax = 1\nmissing = 0\n'

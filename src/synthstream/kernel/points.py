@@ -39,10 +39,11 @@ class Points(Mechanism):
     """The number of events at every tick; left minus right in the nodes of a partition, afresh in every epoch.
 
     An epoch ends when the number of events, as released, has grown by a public factor: with one epoch a doubling, when
-    it reaches ``2**e / epsilon`` for the next whole e. Either all levels are measured then, or, if the planner plans by
-    node, the nodes that it finds worth it, each level planned from what was just read above it. Upper levels are also
-    measured while the epoch is open, one or several by a counter, whenever the released number has grown by another
-    part of what it should in this epoch. Levels may be read together: then the parts of a node are counted.
+    it reaches ``2**e / epsilon`` for the next whole e. From edition 15 on the last one ends with the horizon, if there
+    is one. Either all levels are measured then, or, if the planner plans by node, the nodes that it finds worth it,
+    each level planned from what was just read above it. Upper levels are also measured while the epoch is open, one or
+    several by a counter, whenever the released number has grown by another part of what it should in this epoch. Levels
+    may be read together: then the parts of a node are counted.
 
     Privacy:
         Unit        one event; neighbours: add-remove (one cell changes by one in one tick) or replace-one (one event
@@ -165,6 +166,7 @@ class Points(Mechanism):
         facts = [self.parts, self.partition.dimension, self.partition.depth, self.noise, self.budget.epsilon, WHOLE]
         facts += [*self.schedule.facts(), self.neighbours, self.unit.signed]
         facts += [*([_DEEPER] if self.schedule.by_node else []), *self.partition.facts]
+        facts += [self.horizon] if self.edition > 14 else []
         return fingerprint_of([*facts, LEAST, [how.facts() for how in self._counters]])
 
     # -- drawing ------------------------------------------------------------------------------------------------
@@ -193,13 +195,13 @@ class Points(Mechanism):
         refuse_beyond(self.horizon, tick)
         after = self.planned(state, shape)
         number, total, variance = self._number(state, counts, gate)
-        counts = Counts(counts.cells, clip(counts.numbers))
-        cells = state["cells"]  # in place: there may be a million
+        counts, cells = Counts(counts.cells, clip(counts.numbers)), state["cells"]  # in place: there may be a million
         counts.add_to(cells, limit=_LARGEST_SUM // cells.size)
         after |= number | {"t": np.array(tick + 1), "total": np.array(total), "cells": cells}
         closing = self.times.epoch_of(total) > self.times.epoch_of(begun)
-        read = after["plan.ticks"]  # beside this tick's blocks an estimate needs those of these ticks
-        needs = tuple(sorted({*after["ends"].tolist(), *read[read >= 0].tolist()}))
+        closing |= self.edition > 14 and tick + 1 == self.horizon
+        # Beside this tick's blocks an estimate needs those of these ticks; -1 stands for levels that were not yet read.
+        needs = tuple(sorted({*after["ends"].tolist(), *after["plan.ticks"].tolist()} - {-1}))
         if closing:
             left = WHOLE - sum(after["plan.units"].tolist())
             blocks = self._end(cells, total, total - begun, left, gate, shape)

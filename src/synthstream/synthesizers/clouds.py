@@ -77,15 +77,18 @@ def _rest(before: Span, now: Span) -> Span:
 
 def _spans(history: Sequence[TreeMeasured], mechanism: Points) -> dict[float, Span]:
     """Epochs by the number of events before them, as it was when they began."""
-    spans, begun, ended = dict[float, Span](), _begun(history), None
+    spans, ends, before, ended = dict[float, Span](), _ends(history), 0.0, None
     for measured in history:
-        before, readings = begun[measured.begun], dict[int, NodeReading]()
-        if measured.closing:
-            events, ended = begun[measured.total] - before, measured
+        readings, counted = dict[int, NodeReading](), any(block.level == NUMBER for block in measured.blocks)
+        # The last epoch may end with next to no events, of which nothing is read, as if it were open.
+        if measured.closing and (counted or mechanism.edition < 15):
+            events = ends[measured.tick] - before
         else:
             events = measured.total - before
             if ended is not None and measured.begun != before:
                 events -= _shared(ended, measured, mechanism) * (measured.begun - before)
+        if measured.closing:
+            before, ended = ends[measured.tick], measured
         if measured.begun in spans:
             readings |= spans[measured.begun].readings
         for block in measured.blocks:
@@ -116,14 +119,14 @@ def _covariance(s: int, t: int, mechanism: Points) -> float:
     return mechanism.total.covariance(s, t, multiplier=mechanism.scale(mechanism.parts[0]))
 
 
-def _begun(history: Sequence[TreeMeasured]) -> dict[float, float]:
-    """The number of events before each epoch, and before the one to come, by what its counter said of it.
+def _ends(history: Sequence[TreeMeasured]) -> dict[int, float]:
+    """The number of events up to the tick at which each epoch ended, by what its counter said of it.
 
     Where an epoch's own number was read it is added to what was known before, and weighed against the counter: its
     noise is that of one epoch, and the counter's that of many ticks. Both are taken to be independent, though the
     counter's noise at several ends is not: the weights are not quite the best, and nothing is biased.
     """
-    found, best, variance = {0.0: 0.0}, 0.0, 0.0
+    found, best, variance = dict[int, float](), 0.0, 0.0
     for measured in history:
         if not measured.closing:
             continue
@@ -133,7 +136,7 @@ def _begun(history: Sequence[TreeMeasured]) -> dict[float, float]:
                 best, variance = best + float(block.values[0]), variance + float(block.variance)
                 share = variance / (variance + its)
                 total, its = best + share * (total - best), variance * (1 - share)
-        found[measured.total], best, variance = total, total, its
+        found[measured.tick], best, variance = total, total, its
     return found
 
 

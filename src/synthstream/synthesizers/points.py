@@ -37,7 +37,8 @@ class _OfPoints(Synthesizer[E, Cloud]):
     """What synthesizers of points have in common."""
 
     reading: type[E]
-    # Whether a simulation may leave out ticks: what is drawn at one depends on how many events have come, not on time.
+    # Whether a simulation may leave out ticks: what is drawn at one depends on how many events have come, not on time,
+    # but at the last one.
     skips_ticks = False
 
     @property
@@ -154,9 +155,10 @@ class FromNodes(_OfEpochs[TreeMeasured]):
         when, where = "has doubled", "in"
         if points.schedule.by_node:
             when, where = f"has grown {2 ** (1 / points.schedule.epochs):.2g} times", "where events are, in"
+        end = " and with the last tick," if points.horizon and points.edition > 14 else ""
         return (
-            f"{number}; left minus right {where} up to {points.partition.depth} levels of halves whenever it {when}, "
-            f"upper levels more often; the budget divided {points.schedule.words}"
+            f"{number}; left minus right {where} up to {points.partition.depth} levels of halves whenever it {when},"
+            f"{end} upper levels more often; the budget divided {points.schedule.words}"
         )
 
     def audit_targets(self) -> AuditTargets:
