@@ -219,6 +219,17 @@ def test_an_open_epoch_stands_for_what_it_has_not_read() -> None:
     assert off(found.masses, before + now) < 0.05
 
 
+@pytest.mark.parametrize("missed", [0.0, 40.0])
+def test_no_node_of_an_epoch_without_events_has_missed_more_than_all(missed: float) -> None:
+    """By its counter it has none; by noise its nodes hold some. Readings may have missed some, and hold others."""
+    rng = np.random.default_rng(6)
+    noise = {level: NodeReading(3 * rng.standard_normal(2**level), 9.0, -missed) for level in range(DEPTH)}
+    spans = [span(clustered(rng), 9.0, rng), Span(events=0.0, readings=noise)]
+    errors = masses(spans, depth=DEPTH, dimension=1, shrink=False, bounded=False).errors[1:]
+    assert (errors >= 18 - 1e-9).all()  # the noise of both
+    assert np.sqrt(errors).max() <= np.sqrt(18) + missed + 1e-9
+
+
 def test_expected_errors_are_about_right() -> None:
     rng, ratios = np.random.default_rng(5), []
     for _ in range(20):

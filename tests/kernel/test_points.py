@@ -827,6 +827,20 @@ def test_the_number_of_a_last_epoch_of_which_nothing_is_read_is_that_of_an_open_
         assert number == pytest.approx(total - 1000)  # this counter keeps its noise
 
 
+def test_an_epoch_below_0_by_its_counter_has_missed_nothing() -> None:
+    points, inside = mechanism(), np.array([1.0, 0.0])
+    variance, half = clouds._covariance(0, 0, points), (Block(level=0, values=np.array([30.0]), variance=9.0),)
+    number = (Block(level=NUMBER, values=np.array([1000.0]), variance=9.0), *half)
+    ended = TreeMeasured(tick=0, begun=0.0, total=1000.0, variance=variance, blocks=number, closing=True, needs=())
+    now = replace(ended, tick=4, begun=1000.0, total=960.0, blocks=half, closing=False, needs=(0,))
+    first, last = clouds._spans([ended, now], points).values()
+    assert first.events == first.readings[0].events == pytest.approx(1000)
+    assert last.events == last.readings[0].events == 0
+    found, error = cloud([ended, now], points).mass(inside)
+    assert found == pytest.approx(480, abs=50)
+    assert error < 2 * np.sqrt(variance)
+
+
 def test_the_last_release_tells_what_moved_in_the_last_epoch() -> None:
     """It has begun with the 2,048th event; from the 2,200th on events are in the other half of the box."""
     off = {14: 0.0, 15: 0.0}

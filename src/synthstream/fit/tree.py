@@ -260,12 +260,16 @@ class _Known(NamedTuple):
     Args:
         differences: shape ``(epochs, read)``; 0 where nothing was read.
         variance: in the same shape; infinite there.
-        share: of each epoch's events, how many its readings count; 0 if it has none, shape ``(epochs,)``.
+        share: of each epoch's events, how many its readings count; 0 if it has none, shape ``(epochs,)``. Below 0 if
+            they may hold more events of before than there are.
+        missed: how many events at most its readings count too few, or too many; without end if it has none, in the
+            same shape.
     """
 
     differences: FloatArray
     variance: FloatArray
     share: FloatArray
+    missed: FloatArray
 
     def beside(self, values: FloatArray, other: float) -> FloatArray:
         """Values of the nodes that were read, and another one in the last places."""
@@ -297,7 +301,7 @@ def _gathered(level: int, spans: Sequence[Span], nodes: IntArray, *, partly: boo
     # A single one would not do: sums over the epochs of one alone would be in another order.
     places = nodes.size + min(2, 2**level - nodes.size)
     differences, variance = np.zeros((len(spans), places)), np.full((len(spans), places), np.inf)
-    share = np.zeros(len(spans))
+    share, missed = np.zeros(len(spans)), np.full(len(spans), np.inf)
     for e, span in enumerate(spans):
         if (reading := span.readings.get(level)) is not None:
             own, values, noise = reading.read()
@@ -307,8 +311,8 @@ def _gathered(level: int, spans: Sequence[Span], nodes: IntArray, *, partly: boo
                 noise = noise if np.ndim(noise) == 0 else np.asarray(noise)[told]
             at = slice(own.size) if own.size == nodes.size else np.searchsorted(nodes, own)
             differences[e, at], variance[e, at] = values, noise
-            share[e] = reading.events / max(span.events, 1e-9)
-    return _Known(differences, variance, share)
+            share[e], missed[e] = reading.events / max(span.events, 1e-9), max(span.events - reading.events, 0.0)
+    return _Known(differences, variance, share, missed)
 
 
 def _plain(mass: FloatArray, known: _Known, bounded: bool, lean: FloatArray | None) -> _Halved:
@@ -317,8 +321,9 @@ def _plain(mass: FloatArray, known: _Known, bounded: bool, lean: FloatArray | No
     r = np.divide(np.clip(d, -mass, mass) if bounded else d, mass, out=np.zeros_like(mass), where=mass != 0)
     r = r if lean is None else np.where(unknown, lean, r)
     noise = sum(np.where(unknown, 0.0, known.variance))
-    share = np.where(unknown, 0.0, np.minimum(known.share, 1.0)[:, None])
-    unread = ((1 - share) * mass).sum(axis=0)
+    share, missed = np.minimum(known.share, 1.0)[:, None], known.missed[:, None]
+    # Of an epoch of next to no events a node may hold many times as many, by noise; not so of those that were missed.
+    unread = np.where(unknown, mass, np.clip((1 - share) * mass, -missed, missed)).sum(axis=0)
     return _Halved(r, noise + UNKNOWN * unread**2, slope=0.0, left=UNKNOWN, newest=0.0)
 
 

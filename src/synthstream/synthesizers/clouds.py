@@ -89,12 +89,13 @@ def _spans(history: Sequence[TreeMeasured], mechanism: Points) -> dict[float, Sp
                 events -= _shared(ended, measured, mechanism) * (measured.begun - before)
         if measured.closing:
             before, ended = ends[measured.tick], measured
+        events = max(events, 0.0)
         if measured.begun in spans:
             readings |= spans[measured.begun].readings
         for block in measured.blocks:
             if block.level != NUMBER:
                 readings[block.level] = NodeReading(block.values, block.variance, events, block.nodes)
-        spans[measured.begun] = Span(events=max(events, 0.0), readings=readings)
+        spans[measured.begun] = Span(events=events, readings=readings)
     return spans
 
 
