@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from benchmarks.metrics import table_errors
@@ -9,6 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from synthstream.constraints import Group
+from synthstream.fit import population
+from synthstream.fit.moves import Effort, move
 from synthstream.fit.population import Population, _resize, changed_share, fit
 from synthstream.fit.proposals import propose
 from synthstream.fit.targets import MEMORY, blend, past_of, simplex, targets
@@ -276,6 +280,56 @@ def test_rows_live_on() -> None:
     assert changed_share(model.codes, later.codes) < 0.3
     assert changed_share(model.codes, model.codes[::-1]) == 0.0
     assert changed_share(model.codes, model.codes[:10_000]) == pytest.approx(0.5)
+
+
+def blocks(monkeypatch: pytest.MonkeyPatch, m: Measured, start: Population, **more: Any) -> int:
+    """Blocks of rows that a release may visit."""
+    seen = list[int]()
+
+    def moved(*args: Any, effort: Effort, **named: Any) -> IntArray:
+        seen.append(effort.blocks)
+        return move(*args, effort=effort, **named)
+
+    monkeypatch.setattr(population, "move", moved)
+    fit(m, start=start, seed=1, **more)
+    (found,) = seen
+    return found
+
+
+def test_rows_may_go_far_where_an_epochs_end_says_that_most_lie_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    """From edition 15 on, with delta = 0; their number is what it was."""
+    workload, data = Workload.all_up_to(2, sizes=SIZES), correlated(4_000)
+    model = fit(measured(workload, workload.count(data)), seed=0, memory=0.0)
+    same = measured(workload, workload.count(data), sigma=1.0)
+    data[:, 3] = np.where(np.arange(4_000) % 4 > 0, 2, data[:, 3])
+    other = measured(workload, workload.count(data), sigma=1.0)
+    assert blocks(monkeypatch, same, model, memory=0.0) == 1
+    assert 9 < blocks(monkeypatch, other, model, memory=0.0) < 13  # three fifths of sixteen more
+    assert blocks(monkeypatch, other, model, memory=0.0, edition=14) == 1
+    assert blocks(monkeypatch, other, model, memory=MEMORY) == 1  # noise that is fresh at each tick says so too
+    assert [blocks(monkeypatch, other, model, memory=0.0, fresh=fresh) for fresh in (False, True)] == [1, 8]
+
+
+@pytest.mark.parametrize(("codes", "may"), [(64, True), (65, False)])
+def test_fine_grids_do_not_tell_how_many_rows_lie_elsewhere(
+    codes: int, may: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    workload, n = Workload.all_up_to(2, sizes=(codes, 2)), np.arange(4_000)
+    rows = np.stack([n % 5, n % 2], axis=1).astype(np.int32)
+    model = fit(measured(workload, workload.count(rows)), seed=0, memory=0.0)
+    moved = measured(workload, workload.count(rows + np.array([10, 0], dtype=np.int32)))
+    assert blocks(monkeypatch, moved, model, memory=0.0) == (17 if may else 1)
+
+
+@pytest.mark.parametrize(("edition", "least", "most"), [(14, 1.0, 2.0), (15, 0.0, 0.01)])
+def test_rows_that_should_lie_elsewhere_get_there(edition: Edition, least: float, most: float) -> None:
+    """All columns change at once, as where another part of a table begins, and the number of rows hardly."""
+    workload, n = Workload.all_up_to(2, sizes=(20, 20, 8)), np.arange(6_000)
+    before = np.stack([n % 3, n % 3, n % 2], axis=1).astype(np.int32)
+    after = np.stack([5 + n % 13, 5 + n % 13, 2 + n % 5], axis=1).astype(np.int32)
+    model = fit(measured(workload, workload.count(before)), seed=0, memory=0.0, edition=edition)
+    found = fit(measured(workload, workload.count(after)), start=model, seed=1, memory=0.0, edition=edition)
+    assert least <= error(found, workload.count(after)) <= most
 
 
 @pytest.mark.parametrize("total", [-50.0, 0.0, 0.4, 1.0, 7.0])

@@ -28,6 +28,9 @@ from synthstream.workload import THREADS, CodeArray, FloatArray, IntArray, Workl
 
 # Further blocks of rows that a release may visit if all its rows are new.
 _GROWN = 16
+# Tables of one column of at most so many codes say how many rows lie elsewhere, where epochs end: in fine grids of
+# places rows lie apart from what they aim at by chance alone.
+_FEW_CODES = 64
 # Joint counts pool several tables, of which each grid, or code, tells of the others: they have about half of the noise.
 _JOINT = 0.5
 
@@ -204,7 +207,7 @@ def fit(
     if edition == 1:
         propose(codes, known - aim.cells, measured.variance, aim.margins, workload, first=first, state=state)
         return Population.of(workload, codes)
-    effort = _effort(first=first, fresh=fresh, memory=memory, grown=1 - len(before) / aim.rows, edition=edition)
+    effort = _effort(aim, known, workload, before=len(before), first=first, fresh=fresh, memory=memory, edition=edition)
     known = move(codes, known, aim, measured.variance, workload, kept=0 if first else kept, effort=effort, state=state)
     return Population.of(workload, codes, events=round(each * aim.events) if each > 1 else None, known=known)
 
@@ -237,17 +240,49 @@ def _recounted(counts: IntArray, before: CodeArray, after: CodeArray, workload: 
     return counts + workload.count(np.concatenate([gone, come]), signs, threads=THREADS)
 
 
-def _effort(*, first: bool, fresh: bool | None, memory: float, grown: float, edition: Edition) -> Effort:
-    """How far a release may go; see docs/decisions/0020-column-moves.md."""
+def _elsewhere(counts: IntArray, margins: Sequence[FloatArray], workload: Workload) -> float:
+    """Share of the rows that have another code than they should: of the column of few codes of which that says most.
+
+    Args:
+        counts: of the rows, over all cells of the workload.
+        margins: for each column the number of rows per code that there should be.
+    """
+    found = 0.0
+    for column, margin in enumerate(margins):
+        if margin.size <= _FEW_CODES and (column,) in workload.place:
+            own = counts[workload.slice_of((column,))]
+            found = max(found, float(np.abs(own - margin).sum()) / 2 / max(float(own.sum()), 1.0))
+    return found
+
+
+def _effort(
+    aim: Targets,
+    counts: IntArray,
+    workload: Workload,
+    *,
+    before: int,
+    first: bool,
+    fresh: bool | None,
+    memory: float,
+    edition: Edition,
+) -> Effort:
+    """How far a release may go; see docs/decisions/0020-column-moves.md.
+
+    Args:
+        counts: of the rows as they are, over all cells of the workload.
+        before: how many of them the release before had.
+    """
     joint = _JOINT if edition > 14 else 1.0
     if first:
         return Effort(calm=0.6, lively=0.6, lean=0.02, still=0.1, blocks=64, joint=joint)
     if fresh is not None:
         return Effort(calm=1.5, lively=1.5, lean=0.02, still=0.03, blocks=8 if fresh else 1, joint=joint)
     # Where targets remember, their own noise is low; where they come of epochs, the same noise comes again and again.
-    least = 0.1 if memory > 0 else 0.0
-    # One block, unless much of the rows is new: copies of others, or fewer than there were.
-    blocks = 1 + round(_GROWN * min(abs(grown), 1.0))
+    least, new = 0.1 if memory > 0 else 0.0, abs(1 - before / aim.rows)
+    if edition > 14 and memory == 0:
+        new = max(new, _elsewhere(counts, aim.margins, workload))
+    # One block, unless much of the rows is new, copies of others, or fewer than there were; or is to lie elsewhere.
+    blocks = 1 + round(_GROWN * min(new, 1.0))
     return Effort(calm=least, lively=least, lean=0.02, still=0.03, blocks=blocks, joint=joint)
 
 
