@@ -124,7 +124,10 @@ class Workload:
 
     def slice_of(self, marginal: Iterable[int]) -> slice:
         """Where the cells of one marginal lie. Raises ``ValueError`` if it is not part of the workload."""
-        q = self.marginals.index(tuple(marginal))
+        return self.slice_at(self.marginals.index(tuple(marginal)))
+
+    def slice_at(self, q: int) -> slice:
+        """Where the cells of the marginal at a position lie."""
         return slice(int(self.offsets[q]), int(self.offsets[q + 1]))
 
     def count(self, codes: CodeArray, weights: IntArray | None = None, *, threads: int = 1) -> IntArray:

@@ -60,8 +60,8 @@ def test_the_claim_spends_the_budget_and_not_more(neighbours: Neighbours, picks:
 
 def test_the_claim_is_the_formula_of_the_theorem() -> None:
     m = mechanism(picks=2, neighbours="replace-one")
-    singles = sum(2 / Fraction(float(b)) for b in m.scales[m.order == 1])
-    larger = 2 * (Fraction(m.choice_epsilon) + 2 / Fraction(float(m.scales[m.order == 2][0])))
+    singles = sum(2 / Fraction(float(b)) for b in m.scales[2][m.order == 1])
+    larger = 2 * (Fraction(m.choice_epsilon(2)) + 2 / Fraction(float(m.scales[2][m.order == 2][0])))
     assert m.claim().pure == 2 / Fraction(m.total_multiplier) + singles + larger
 
 
@@ -139,7 +139,7 @@ def test_what_is_measured_when() -> None:
     assert last.since.tolist() == [0, 5, 5, 5, 5, 5]
     assert last.values[0] == 24  # the total runs
     assert last.marginal((0,))[0].tolist() == [9, 0]  # tables count their epoch
-    assert [m.workload.marginals[q] for q in m._larger(np.zeros(19, int), 1.0, SeededGate(1), lambda n: np.zeros(19))]
+    assert m._larger(np.zeros(19, int), np.zeros(19), SeededGate(1), 2).size == 2
     for found in measured:
         made = InEpochs(mechanism=m)
         again = made.unpack(found.tick, made.pack(found))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any
@@ -21,7 +21,7 @@ from synthstream.synthesizers.contract import DrawTarget
 from synthstream.synthesizers.epochs import InEpochs
 from synthstream.synthesizers.simulation import tables
 from synthstream.synthesizers.simulation.seeded import SeededGate
-from synthstream.workload import CodeArray, FloatArray, IntArray
+from synthstream.workload import CodeArray, FloatArray, IntArray, Workload
 from tests.support.epochs import PURE, WORKLOAD, uniform
 from tests.support.gates import ExactGate, ReplayingGate, TraceMismatch, TracingGate, path_cost
 
@@ -35,13 +35,23 @@ class Adaptive:
 
     released: list[float] = field(default_factory=list)
     asked: list[int] = field(default_factory=list)
+    workload: Workload = WORKLOAD
 
     def parts(self) -> int:
         self.asked.append(len(self.released))
         return 1 + int(abs(sum(self.released))) % 5  # five is one more than there may be
 
     def guess(self, events: float, singles: FloatArray) -> FloatArray:
-        return uniform(WORKLOAD, events + float(np.abs(singles).sum()))
+        return uniform(self.workload, events + float(np.abs(singles).sum()))
+
+    def number(self, scales: Mapping[int, FloatArray], events: float, shown: FloatArray, *, whole: bool) -> int:
+        return int(abs(sum(self.released)) + events + shown.sum()) % 9  # also what there may not be
+
+    def shown(
+        self, found: Mapping[int, FloatArray], guessed: FloatArray, scales: FloatArray, events: float
+    ) -> FloatArray:
+        looked = guessed.sum() + 7 * scales.sum() + sum(float(table.sum()) for table in found.values())
+        return np.array([len(found), events, round(float(looked))])
 
 
 def mechanism(*, signed: bool = False, neighbours: Neighbours = "add-remove", **settings: Any) -> Epochs:
@@ -118,9 +128,9 @@ def part_drawn_twice(patch: Patch) -> None:
     """Each table of one column gets two answers."""
     honest = Epochs._drawn
 
-    def broken(self: Epochs, tables: IntArray, exact: IntArray, gate: Gate) -> Any:
-        honest(self, tables, exact, gate)
-        return honest(self, tables, exact, gate)
+    def broken(self: Epochs, *asked: Any) -> Any:
+        honest(self, *asked)
+        return honest(self, *asked)
 
     patch.setattr(Epochs, "_drawn", broken)
 
@@ -184,9 +194,8 @@ def singles_drawn_again_at_the_end(patch: Patch) -> None:
     """At the end of an epoch tables of one column are measured over all of it, beside their parts."""
     honest = Epochs._larger
 
-    def broken(self: Epochs, exact: IntArray, events: float, gate: Gate, guess: Any) -> IntArray:
-        singles = np.flatnonzero(self.order == 1)
-        return np.concatenate([singles, honest(self, exact, events, gate, guess)])
+    def broken(self: Epochs, *asked: Any) -> IntArray:
+        return np.concatenate([np.flatnonzero(self.order == 1), honest(self, *asked)])
 
     patch.setattr(Epochs, "_larger", broken)
 
@@ -215,27 +224,178 @@ def test_a_planted_bug_costs_more_than_the_claim_or_shows(
     assert worst > claim * (1 + Fraction(1, 10**6))
 
 
+# -- how many larger tables an epoch measures -----------------------------------------------------------------------
+
+FOUR = Workload.all_up_to(2, sizes=(2, 2, 2, 2))  # six pairs
+
+
+def cost_of_numbers(neighbours: Neighbours) -> tuple[Fraction, Fraction, set[int]]:
+    """The largest cost over an event at some ticks and paths, the claim, and how many larger tables were measured."""
+    m = Epochs(workload=FOUR, budget=PURE, horizon=TICKS, neighbours=neighbours)
+    claim, worst, seen, rng = m.claim().pure, Fraction(0), set[int](), np.random.default_rng(0)
+    assert claim is not None
+    stream = [FOUR.count(rng.integers(0, 2, (n, 4)).astype(np.int32)) for n in rng.integers(0, 90, TICKS)]
+    one, other = (FOUR.count(np.full((1, 4), code, dtype=np.int32)) for code in (0, 1))
+    for tick, seed in itertools.product(range(0, TICKS, 2), range(6)):
+        before = one if neighbours == "replace-one" else np.zeros_like(one)
+        here, there = ([c + (t == tick) * own for t, c in enumerate(stream)] for own in (before, other))
+        tracing = TracingGate(SeededGate(seed))
+        released = run(m, here, tracing, Adaptive(workload=FOUR))
+        again = run(m, there, replaying := ReplayingGate(tracing.trace), Adaptive(workload=FOUR))
+        assert all(np.array_equal(a.values, b.values) for a, b in zip(released, again, strict=True))
+        worst = max(worst, path_cost(tracing.trace, replaying.trace)[1])
+        seen |= {sum(len(table) == 2 for table in found.workload.marginals) for found in released}
+        for found in released:  # what was packed says how many there were, and so how much noise
+            kept = InEpochs(mechanism=m).unpack(found.tick, InEpochs(mechanism=m).pack(found))
+            assert np.array_equal(kept.variance, found.variance)
+    return worst, claim, seen
+
+
+@pytest.mark.parametrize("neighbours", ["add-remove", "replace-one"])
+def test_any_number_of_larger_tables_costs_no_more_than_the_claim(neighbours: Neighbours) -> None:
+    worst, claim, seen = cost_of_numbers(neighbours)
+    assert claim * Fraction(3, 4) < worst <= claim * (1 + Fraction(1, 10**12))
+    assert seen == {0, 1, 2, 3, 4, 5, 6}  # 0: parts of an epoch, and the total alone
+
+
+def noise_for_the_fewest(patch: Patch) -> None:
+    """Many larger tables are measured with the noise of a few."""
+    honest: Any = Epochs._drawn
+    patch.setattr(Epochs, "_drawn", lambda self, *asked: honest(self, *asked[:-1], self.open_to[0]))
+
+
+def choices_for_the_fewest(patch: Patch) -> None:
+    """Many choices cost each what one of a few does."""
+    honest = Epochs.choice_epsilon
+    patch.setattr(Epochs, "_larger", _choosing_with(lambda self, number: honest(self, self.open_to[0])))
+
+
+def _choosing_with(cost: Callable[[Epochs, int], float]) -> Any:
+    honest = Epochs._larger
+
+    def broken(self: Epochs, exact: IntArray, guessed: FloatArray, gate: Gate, number: int) -> IntArray:
+        class Dearer:
+            def choose(self_, scores: IntArray, *, sensitivity: int, epsilon: float) -> int:  # noqa: N805
+                return gate.choose(scores, sensitivity=sensitivity, epsilon=cost(self, number))
+
+        return honest(self, exact, guessed, Dearer(), number)  # type: ignore[arg-type]
+
+    return broken
+
+
+def number_from_exact_counts(patch: Patch) -> None:
+    """How many tables are measured looks at the rows of the epoch."""
+    honest = Epochs._larger
+
+    def broken(self: Epochs, exact: IntArray, guessed: FloatArray, gate: Gate, number: int) -> IntArray:
+        return honest(self, exact, guessed, gate, 3 + int(exact[0]) % 3)
+
+    patch.setattr(Epochs, "_larger", broken)
+
+
+def one_table_more(patch: Patch) -> None:
+    """One larger table more than was paid for."""
+    honest = Epochs._larger
+
+    def broken(self: Epochs, *asked: Any) -> IntArray:
+        found = honest(self, *asked)
+        return np.union1d(found, np.flatnonzero(self.order == 2)[: found.size + 1])
+
+    patch.setattr(Epochs, "_larger", broken)
+
+
+@pytest.mark.sparing(2)
+@pytest.mark.parametrize(
+    "plant",
+    [noise_for_the_fewest, choices_for_the_fewest, number_from_exact_counts, one_table_more],
+    ids=lambda plant: plant.__name__,
+)
+def test_a_bug_in_how_many_are_measured_shows(monkeypatch: Patch, plant: Callable[[Patch], None]) -> None:
+    plant(monkeypatch)
+    try:
+        worst, claim, _ = cost_of_numbers("add-remove")
+    except TraceMismatch:
+        return
+    assert worst > claim * (1 + Fraction(1, 10**6))
+
+
+def test_the_fingerprint_covers_every_number_there_may_be(monkeypatch: Patch) -> None:
+    m = Epochs(workload=FOUR, budget=PURE, horizon=TICKS)
+    before, honest = m.fingerprint(), m.scales
+    for number in m.open_to:
+        changed = {k: scales * (1 + (k == number) / 8) for k, scales in honest.items()}
+        other = Epochs(workload=FOUR, budget=PURE, horizon=TICKS)
+        other.__dict__["scales"] = changed
+        assert other.fingerprint() != before
+
+
+def test_the_claim_is_that_of_the_dearest_number() -> None:
+    for dear in range(1, 7):
+        m = Epochs(workload=FOUR, budget=PURE, horizon=TICKS)
+        assert m.open_to == (1, 2, 3, 4, 5, 6)
+        larger = m.order == 2
+        m.__dict__["scales"] = {k: np.where(larger & (k == dear), s / 2, s) for k, s in m.scales.items()}
+        assert (m.claim().pure or 0) > Fraction(11, 10)
+
+
+@pytest.mark.parametrize("edition", [2, 14, 15])
+def test_the_plan_is_of_the_edition_of_the_stream(edition: Any) -> None:
+    made = InEpochs(mechanism=Epochs(workload=FOUR, budget=PURE, horizon=TICKS, edition=edition))
+    assert made._plan(0, None, {}).edition == edition
+
+
+def test_what_an_epoch_showed_is_kept_for_the_next() -> None:
+    m = Epochs(workload=FOUR, budget=PURE, horizon=TICKS)
+    state, _ = m.step(m.init(), FOUR.count(np.zeros((50, 4), dtype=np.int32)), SeededGate("0"), Adaptive(workload=FOUR))
+    assert state["shown"][0] in m.open_to
+
+
+def test_with_picks_edition_15_has_the_shares_of_edition_14() -> None:
+    for picks in (3, 6, 9):
+        old, new = (
+            Epochs(workload=FOUR, budget=PURE, horizon=TICKS, picks=picks, edition=edition) for edition in (14, 15)
+        )
+        assert [s.tolist() for s in old.scales.values()] == [s.tolist() for s in new.scales.values()]
+
+
+def test_up_to_edition_14_the_first_guess_is_uniform_to_the_last_bit() -> None:
+    wide = Workload.all_up_to(2, sizes=(160, 320))
+    assert np.array_equal(Ahead(workload=wide, edition=14).guess(225.0, np.zeros(0)), uniform(wide, 225.0))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_noise_of_a_table_is_told_as_it_was_drawn(seed: int) -> None:
+    m = Epochs(workload=FOUR, budget=PURE, horizon=TICKS)
+    stream = [FOUR.count(np.zeros((10, 4), dtype=np.int32))] * TICKS
+    found = run(m, stream, tracing := TracingGate(SeededGate(seed)), Adaptive(workload=FOUR))
+    drawn = iter(
+        [float(np.max(call.scale)) for call in tracing.trace if call.kind == "laplace" and call.value.size > 1]
+    )
+    for measured in found:
+        for q in np.flatnonzero(measured.workload.order > 0):
+            assert measured.variance[q] == pytest.approx(m.counter.noise_variance(next(drawn)))
+    assert next(drawn, None) is None
+
+
 # -- when parts end ---------------------------------------------------------------------------------------------
 
 
 @dataclass
-class Fixed:
-    number: int
-    asked: int = 0
+class Fixed(Adaptive):
+    """A plan with always as many parts."""
+
+    pieces: int = 1
 
     def parts(self) -> int:
-        self.asked += 1
-        return self.number
-
-    def guess(self, events: float, singles: FloatArray) -> FloatArray:
-        return uniform(WORKLOAD, events)
+        self.asked.append(self.pieces)
+        return self.pieces
 
 
 @pytest.mark.parametrize(
     ("number", "ends"), [(1, [11, 17, 26]), (2, [11, 14, 17, 22, 26]), (9, [11, 13, 14, 16, 17, 20, 22, 24, 26])]
 )
 def test_parts_of_an_epoch_are_even_and_their_number_is_asked_for_once(number: int, ends: list[int]) -> None:
-    m, plan, found = mechanism(horizon=None), Fixed(number), list[int]()
+    m, plan, found = mechanism(horizon=None), Fixed(pieces=number), list[int]()
     state = m.init()
     row = WORKLOAD.count(ROWS[3].reshape(1, 3))
     for tick in range(27):
@@ -248,7 +408,7 @@ def test_parts_of_an_epoch_are_even_and_their_number_is_asked_for_once(number: i
             assert {begun for table, begun in since.items() if len(table) == 2} <= {m.times.begin(tick)}
             found.append(tick)
     assert found[-len(ends) :] == ends
-    assert plan.asked == sum(m.times.begin(tick) == tick for tick in range(27))
+    assert len(plan.asked) == sum(m.times.begin(tick) == tick for tick in range(27))
 
 
 def test_equal_rows_that_come_as_one_are_as_many_rows_of_either_sign() -> None:
@@ -261,7 +421,7 @@ def test_equal_rows_that_come_as_one_are_as_many_rows_of_either_sign() -> None:
 def test_signed_tables_of_one_column_are_no_staler_than_a_tenth_of_all_rows() -> None:
     """Rows that move while their number stands still: parts follow the rows of either sign."""
     m = mechanism(signed=True, horizon=2000)
-    plan, state, last, stale = Fixed(1), m.init(), 0, []
+    plan, state, last, stale = Fixed(), m.init(), 0, []
     for tick in range(2000):
         counts = counted(m, [ROWS[0]] * 40 + [ROWS[7]] * 40, [-1] * 40 + [1] * 40)
         state, measured = m.step(state, counts, ExactGate(), plan)
@@ -342,7 +502,7 @@ def test_what_is_audited_of_signed_events_has_the_rows_of_either_sign(neighbours
     assert isinstance(drawn, DrawTarget)
     sides = [np.nanmean([drawn.draw(side, SeededGate(f"{side} {run}")) for run in range(300)]) for side in (0, 1)]
     assert sides[1] - sides[0] == pytest.approx(drawn.shift[0], rel=0.1)
-    paid = 2 * m.changed / m.total_multiplier + m.measured_larger * m.choice_epsilon
+    paid = 2 * m.changed / m.total_multiplier + m.nearest() * m.choice_epsilon(m.nearest())
     assert drawn.claimed + paid == pytest.approx(1)
 
 

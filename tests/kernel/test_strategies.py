@@ -63,7 +63,7 @@ def test_shares_that_are_more_than_the_budget_are_claimed_and_refused(monkeypatc
     each = np.where(WORKLOAD.order == 0, 0.0, 0.4)
     monkeypatch.setattr("synthstream.kernel.tables.at_every_tick", lambda *_, **__: each + 0.4)
     monkeypatch.setattr("synthstream.kernel.tables.at_refreshes", lambda *_, **__: (0.4 - each, each))
-    monkeypatch.setattr("synthstream.kernel.epochs.in_epochs", lambda *_, **__: EpochShares(0.4, 0.4, each))
+    monkeypatch.setattr("synthstream.kernel.epochs.in_epochs", lambda *_, **__: {3: EpochShares(0.4, 0.4, each)})
     for kind, budget in ((Marginals, PURE), (Marginals, ZCDP), (Refreshed, ZCDP), (Epochs, PURE)):
         mechanism = kind(workload=WORKLOAD, budget=budget, horizon=TICKS)
         with pytest.raises(BudgetExceeded):
@@ -73,7 +73,7 @@ def test_shares_that_are_more_than_the_budget_are_claimed_and_refused(monkeypatc
 def test_larger_tables_of_an_epoch_are_claimed_at_what_the_dearest_cost(monkeypatch: pytest.MonkeyPatch) -> None:
     """Which are chosen is open; here one of the three has nearly all of the budget."""
     tables = np.array([0, 0.01, 0.01, 0.01, 0.01, 0.9, 0.01])
-    monkeypatch.setattr("synthstream.kernel.epochs.in_epochs", lambda *_, **__: EpochShares(0.01, 0.01, tables))
+    monkeypatch.setattr("synthstream.kernel.epochs.in_epochs", lambda *_, **__: {1: EpochShares(0.01, 0.01, tables)})
     mechanism = Epochs(workload=WORKLOAD, budget=PURE, horizon=TICKS, picks=1)
     assert mechanism.claim().pure == pytest.approx(0.01 + 3 * 0.01 + 0.01 + 0.9)
 
@@ -84,7 +84,8 @@ def test_an_event_is_measured_once_whenever_epochs_end(ends: tuple[int, ...], mo
         return max((e for e in ends if e <= tick), default=0), min((e for e in ends if e > tick), default=10**9)
 
     monkeypatch.setattr(EpochTimes, "span", span)
-    mechanism, codes = Epochs(workload=WORKLOAD, budget=PURE, horizon=TICKS), np.zeros((1, 3), dtype=np.int32)
+    mechanism = Epochs(workload=WORKLOAD, budget=PURE, horizon=TICKS, picks=3)
+    codes = np.zeros((1, 3), dtype=np.int32)
     for at in range(ends[-1]):
         state, seen = mechanism.init(), np.zeros(len(WORKLOAD.marginals))
         for tick in range(TICKS):

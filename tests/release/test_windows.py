@@ -317,8 +317,9 @@ class Known:
         return self.history[tick]
 
     def variance(self, first: int, last: int) -> FloatArray:
-        covariance = self.mechanism.covariance
-        return covariance(last, last) - (2 * covariance(first - 1, last) - covariance(first - 1, first - 1))
+        made = InEpochs(mechanism=self.mechanism)
+        shared = [made.covariance(s, t, self.own) for s, t in ((last, last), (first - 1, last), (first - 1, first - 1))]
+        return np.asarray(shared[0] - 2 * shared[1] + shared[2])
 
     def seed(self, tick: int) -> int:
         return tick

@@ -449,7 +449,8 @@ def test_the_promise_names_the_person(tmp_path: Path) -> None:
     assert manifest["claim"]["unit"] == "person"
     assert "any one person" in manifest["claim"]["words"]
     page = public_page(config, tmp_path / "r.html", progress=lambda steps, _: steps)
-    assert "of them hold the true number of events within the limit. Counts hold the events" in page
+    assert "of them hold the true number of events within the limit." in page
+    assert '<p class="box warning">Counts hold the events' in page
 
 
 def test_periods_promise_less_and_say_so(tmp_path: Path) -> None:

@@ -66,8 +66,9 @@ class SynthesizerConfig(Section):
             :class:`synthstream.kernel.tables.Refreshed`; ``epochs``, see :class:`synthstream.kernel.epochs.Epochs`.
         growth: see :class:`synthstream.kernel.epochs.Epochs`, and :class:`synthstream.kernel.tables.Refreshed`,
             where it is 1.1 if it is left out.
-        picks: tables to choose in an epoch, or at a tick; left out: 10 for kind ``table`` (edition 1: as many as
-            columns), by :func:`synthstream.synthesizers.bounds.picks_rule` for the others.
+        picks: tables to choose in an epoch, or at a tick; left out: for kind ``table`` as many as gain most, anew in
+            each epoch (editions 2 to 14: 10; edition 1: as many as columns), for the others what
+            :func:`synthstream.synthesizers.bounds.picks_rule` says.
         events_per_tick: a public guess for that rule; of points with delta above 0, for which noise they have.
         population: synthetic rows at most, which stand for more events each where there are more; left out: a million
             (edition 1: no limit).

@@ -5,15 +5,30 @@ Post-processing of released values.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 
 import numpy as np
 
 from synthstream.fit.drift import Parts, smooth
 from synthstream.fit.population import Population
+from synthstream.kinds import NEWEST, Edition
 from synthstream.workload import FloatArray, Workload
 
+# Up to edition 14 an epoch before any rows is guessed to be uniform, and since then to have independent columns.
+_INDEPENDENT = 15
+# Before an epoch shows it, larger tables are taken to be so far from what is guessed: the sum of absolute differences
+# of shares. Squared distances are taken to fall with their rank, to a power between two.
+_APART, _FLAT, _STEEP = 0.3, 0.5, 2.0
+_TINY = 1e-12  # variance of noise that is next to none
+_LEAST = 1e-3  # of the square of that distance
+# So much of its variance noise counts where the number of tables is decided: what later epochs find is pooled with it.
+_POOLED = 0.5
+# Fewer are not measured, unless tables of one column need the budget: what one epoch shows of so few says little.
+_FEW = 8
+# Where all noise in a table of one column, in relation to the events, is more than this, larger ones get less.
+_NOISY = 0.18
 # Rounds of iterative proportional fitting.
 _ROUNDS = 6
 _MOST_PARTS = 4
@@ -26,6 +41,7 @@ class Ahead:
     """Plans for the mechanism of epochs (:class:`synthstream.kernel.epochs.Plan`).
 
     Args:
+        edition: of the defaults.
         workload: all tables.
         rows: of the newest release; ``None`` if there is none.
         known: tables of single columns of all parts that have ended; ``None`` if none has, or they are not to be used.
@@ -34,6 +50,7 @@ class Ahead:
     """
 
     workload: Workload
+    edition: Edition = NEWEST
     rows: Population | None = None
     known: Callable[[], Parts] | None = None
     begun: int = 0
@@ -55,8 +72,62 @@ class Ahead:
         drift = (float(known.size.sum()) / 2) ** 2 * step
         return int(np.clip(round(float(np.sqrt(drift / (_WORTH * noise)))), 1, _MOST_PARTS))
 
+    def number(self, scales: Mapping[int, FloatArray], events: float, shown: FloatArray, *, whole: bool) -> int:
+        """See :class:`EpochPlanner`: the number for which what is gained is largest, all tables together.
+
+        Where a table of squared distance d from the guess is measured with noise of variance v in all, and both are
+        weighed by their size, d v / (d + v) is left of d: d^2 / (d + v) is gained. The noise of each grows with their
+        number. Distances are a power of their rank, through the means of the upper and of the lower half of those that
+        the epoch before measured.
+
+        Where tables of one column are noisy beside the events, larger ones get less of the budget in proportion.
+        """
+        numbers, cells, larger = np.array(list(scales)), self._cells, self.workload.order == 2
+        each = np.array([scale[larger].max() for scale in scales.values()])
+        noise = _POOLED * cells * 2 * (each / events) ** 2
+        if whole and (known := self._noise(scales[int(numbers[-1])])):
+            part = numbers / each
+            few = max(int(np.sum(part <= _NOISY * events / known * part.max())), 1)
+            numbers, noise = numbers[:few], noise[:few]
+        measured, upper, lower = shown.tolist() if shown[0] else (1.0, *[_APART**2 / cells] * 2)
+        power = float(np.clip(np.log(upper / lower) / np.log(3), _FLAT, _STEEP)) if measured > 1 else 1.0
+        distances = np.minimum(lower * (0.75 * measured / np.arange(1, numbers.max() + 1)) ** power, 3 * upper)
+        gains = [np.sum(distances[:n] ** 2 / (distances[:n] + v)) for n, v in zip(numbers, noise, strict=True)]
+        return int(max(numbers[np.argmax(gains)], min(_FEW, numbers[-1])))
+
+    def shown(
+        self, found: Mapping[int, FloatArray], guessed: FloatArray, scales: FloatArray, events: float
+    ) -> FloatArray:
+        """See :class:`EpochPlanner`: how many tables, and the mean of their squared distances, by halves.
+
+        Distances are of shares of the events, beyond noise and chance, each mean drawn to what is taken for granted
+        by as much as its own noise says.
+        """
+        before, events, scale = _APART**2 / self._cells, max(events, 1.0), scales[list(found)]
+        cells = np.array([table.size for table in found.values()])
+        off = [table - guessed[self.workload.slice_at(q)] for q, table in found.items()]
+        squares = np.array([np.sum(each**2) for each in off])
+        distances = (squares - 2 * cells * scale**2 - events) / events**2
+        noise = (20 * cells * scale**4 + 8 * scale**2 * np.maximum(distances, before) * events**2) / events**4
+        order = np.argsort(distances)[::-1]
+        means = []
+        for half in (order[: max(len(found) // 2, 1)], order[len(found) // 2 :]):
+            weights = np.array([half.size / noise[half].mean(), 1 / before**2])
+            means.append(max(float(np.average([distances[half].mean(), before], weights=weights)), _LEAST * before))
+        return np.array([len(found), max(means), means[1]])
+
+    def _noise(self, scales: FloatArray) -> float:
+        """Sum of the sizes of all noise in a table of one column, mean over these; 0 if there are none."""
+        one = self.workload.order == 1
+        return float(np.mean(np.sqrt(2) * (self.workload.lengths * scales)[one])) if one.any() else 0.0
+
+    @property
+    def _cells(self) -> float:
+        """Of a larger table, by the median."""
+        return float(np.median(self.workload.lengths[self.workload.order == 2]))
+
     def guess(self, events: float, singles: FloatArray) -> FloatArray:
-        """Tables of the rows over all cells, with the epoch's own margins; uniform if there are no rows.
+        """Tables of the rows over all cells, with the epoch's own margins; of independent columns if there are no rows.
 
         Args:
             events: of the epoch.
@@ -64,7 +135,9 @@ class Ahead:
         """
         events, workload = max(events, 1.0), self.workload
         if self.rows is None or self.rows.number == 0:
-            return np.asarray(np.repeat(events / workload.lengths, workload.lengths))
+            if self.edition < _INDEPENDENT:
+                return np.asarray(np.repeat(events / workload.lengths, workload.lengths))
+            return self._independent(events, singles)
         tables = np.asarray(self.rows.counts(workload) * (events / self.rows.number))
         known = self.known() if self.known is not None and singles.size else None
         if known is None or known.rows is not None or self.variance is None:
@@ -73,6 +146,22 @@ class Ahead:
         for q, marginal in enumerate(workload.marginals):
             table = workload.table(tables, q)
             table[...] = raked(table, [margins[c] for c in marginal])
+        return tables
+
+    def _independent(self, events: float, singles: FloatArray) -> FloatArray:
+        """Products of the epoch's own margins; a column that has none is uniform."""
+        workload, begin = self.workload, 0
+        margins = [np.full(size, 1.0 / size) for size in workload.sizes]
+        for marginal in workload.marginals if singles.size else ():
+            if len(marginal) == 1:
+                counts = np.maximum(singles[begin : begin + workload.sizes[marginal[0]]], 0.0)
+                begin += counts.size
+                if counts.any():
+                    margins[marginal[0]] = counts / counts.sum()
+        tables = np.zeros(workload.cells)
+        for q, marginal in enumerate(workload.marginals):
+            table = workload.table(tables, q)
+            table[...] = events * reduce(np.multiply.outer, [margins[c] for c in marginal], np.array(1.0))
         return tables
 
     def _margins(self, known: Parts, events: float, singles: FloatArray, noise: FloatArray) -> list[FloatArray]:
@@ -84,7 +173,7 @@ class Ahead:
             if len(marginal) == 1:
                 column = known.column == marginal[0]
                 values[column] = singles[place : place + column.sum()]
-                variance[column] = noise[marginal[0]]
+                variance[column] = max(float(noise[marginal[0]]), _TINY)
                 place += int(column.sum())
         total = (float(known.totals[before - 1]) if before else 0.0) + events
         of_totals = np.append(np.diag(known.covariance), known.covariance[-1, -1])

@@ -365,7 +365,7 @@ def _associations(
             found[q] = mean, error
     squares = np.zeros((2, len(margins)))
     for q, (mean, error) in found.items():
-        squares[:, list(workload.marginals[q])] += np.array([[np.sum(error)], [np.sum(mean**2)]])
+        squares[:, list(workload.marginals[q])] += np.array([[np.sum(error) / how.taken], [np.sum(mean**2)]])
     alone = np.sqrt(np.minimum(squares[0] / np.maximum(squares[1], SMALLEST), 1.0))
     alone[squares[1] == 0] = 1.0
     alone[[c for q in best.shared.means for c in workload.marginals[q]]] = 0.0

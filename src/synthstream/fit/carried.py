@@ -37,6 +37,8 @@ _WIDER, _STEPS = np.array([1.0, 4.0]), np.array([0.0, 0.03, 0.1, 0.3, 1.0])
 # The weight of a table that seems known exactly is that of its own noise, divided by this, at most; and that of one
 # that was never measured is what its prior says, times this.
 _CERTAIN, _NEVER = 16.0, 4.0
+# A running table whose margins are so many standard errors from the tables of single columns is off by that.
+_CLEAR = 3.0
 # What constraints leave of independent columns is brought to their margins so many times.
 _SWEEPS = 3
 
@@ -152,10 +154,27 @@ def running_tables(
         known = association(looks, alone, [parts.sizes[c] for c in marginal], moves=moves)
         cells = alone.size if independent.group(marginal) is None else max(1, int(np.count_nonzero(alone)))
         error = max(float(np.sum(known.variance)) / cells, 1 / float(np.sum(looks.weight)) / _CERTAIN)
+        error += _off(parts, found, marginal, known.counts, error) if moves else 0.0
         out.append(Running(marginal, known.counts, error))
         phis.append(known.phi)
     least = float(np.median([table.variance for table in out] or found.variance))
     return out + _never_measured(parts, found, independent, measured, float(np.median(phis or [0.0])), least)
+
+
+def _off(parts: Parts, found: Smooth, marginal: tuple[int, ...], counts: FloatArray, error: float) -> float:
+    """Variance to add to that of a running table whose margins are clearly off what single columns say.
+
+    These know all that epochs said of them, larger tables included.
+    """
+    table, more = counts.reshape([parts.sizes[c] for c in marginal]), 0.0
+    for axis, column in enumerate(marginal):
+        others = tuple(a for a in range(table.ndim) if a != axis)
+        gap = table.sum(axis=others) - found.running[parts.column == column]
+        cells = table.size / gap.size
+        square, noise = float(np.mean(gap**2)), float(found.variance[column]) + error * cells
+        if square > _CLEAR**2 * noise:
+            more = max(more, (square - noise) / cells)
+    return more
 
 
 def _looks(parts: Parts, each: FloatArray, marginal: tuple[int, ...], history: Sequence[Measured]) -> Looks:

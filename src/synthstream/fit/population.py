@@ -175,10 +175,7 @@ def fit(
         ValueError: ``start`` has columns of other sizes, or the edition has no constraints.
     """
     workload = measured.workload
-    if start is not None and start.workload.sizes != workload.sizes:
-        raise ValueError(f"start: sizes are {start.workload.sizes}, those measured {workload.sizes}")
-    if groups and edition == 1:
-        raise ValueError("groups: edition 1 of the fit has no constraints")
+    _refuse(start, workload, constrained=bool(groups), edition=edition)
     groups = groups if edition > 4 else [replace(group, nests=()) for group in groups]
     before = np.zeros((0, len(workload.sizes)), dtype=np.int32) if start is None else start.codes.astype(np.int32)
     nested = any(group.nests for group in groups)  # grids of a place tell of their neighbours by each other
@@ -197,7 +194,7 @@ def fit(
     # If the number of rows has more than doubled, all new rows are drawn from the margins, as at the first release.
     first = 2 * len(before) < aim.rows
     codes = np.empty((aim.rows, len(workload.sizes)), dtype=np.int32)
-    alone = np.zeros(len(workload.sizes)) if fresh is None else _alone(aim, edition, nested=nested)
+    alone = _alone(aim, edition, nested=nested, since=5 if fresh is not None else 15 if taken < 1 else math.inf)
     state = _resize(before, codes, *steps_of(aim.margins), np.ones_like(alone) if first else alone, np.uint64(seed))
     if aim.rows == 0:
         return Population.of(workload, codes)
@@ -212,6 +209,13 @@ def fit(
     return Population.of(workload, codes, events=round(each * aim.events) if each > 1 else None, known=known)
 
 
+def _refuse(start: Population | None, workload: Workload, *, constrained: bool, edition: Edition) -> None:
+    if start is not None and start.workload.sizes != workload.sizes:
+        raise ValueError(f"start: sizes are {start.workload.sizes}, those measured {workload.sizes}")
+    if constrained and edition == 1:
+        raise ValueError("groups: edition 1 of the fit has no constraints")
+
+
 def _events_per_row(measured: Measured, most: int | None) -> int:
     """How many events each row stands for, if there are to be so many rows at most."""
     if most is None:
@@ -219,14 +223,17 @@ def _events_per_row(measured: Measured, most: int | None) -> int:
     return max(1, math.ceil(total_of(measured) / most))
 
 
-def _alone(aim: Targets, edition: Edition, *, nested: bool) -> FloatArray:
-    """How often a column of rows that are added is not copied, where all larger tables are measured together.
+def _alone(aim: Targets, edition: Edition, *, nested: bool, since: float) -> FloatArray:
+    """How often a column of rows that are added is not copied.
 
     Rows with a place are copied: little is known of each cell of a fine grid, and yet events of a kind lie where others
-    of it lay.
+    of it lay. All are copied up to an edition, and where all tables are measured at every tick.
+
+    Args:
+        since: the edition from which on rows of such streams are not all copied.
     """
-    copied = edition < 5 or (nested and edition > 7)
-    return np.zeros_like(aim.alone) if copied else aim.alone
+    copied = edition < since or (nested and edition > 7)
+    return np.zeros(len(aim.margins)) if copied else aim.alone
 
 
 def _recounted(counts: IntArray, before: CodeArray, after: CodeArray, workload: Workload) -> IntArray:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property, partial
+from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
@@ -19,13 +18,11 @@ from synthstream.kernel.tables import TableMechanism
 from synthstream.kinds import Noise
 from synthstream.measured import Measured, fingerprint_of
 from synthstream.privacy import CHEAPER, Claim
-from synthstream.strategies.shares import EpochShares, in_epochs
+from synthstream.strategies.shares import USUAL, EpochShares, in_epochs
 from synthstream.strategies.times import EpochPlanner, EpochTimes, refuse_growth
 from synthstream.strategies.variances import of_difference
 from synthstream.workload import Candidates, FloatArray, IntArray
 
-# Larger tables to measure in an epoch.
-_PICKS = 10
 # An epoch has at most so many parts. Of signed events a part ends when there are a tenth more rows than at its begin,
 # and so many more standard errors of their number.
 _MOST_PARTS, _TENTH, _BEYOND = 4, 10, 3.0
@@ -36,7 +33,9 @@ class Epochs(TableMechanism):
     """A running total at every tick; all other tables once an epoch, from its rows alone, with fresh noise.
 
     An epoch ends when the stream is ``growth`` times as old as at the end of the one before. All tables of one column
-    are measured then, and ``picks`` larger ones, chosen by how far the newest release is from the epoch's rows.
+    are measured then, and some larger ones, chosen by how far the newest release is from the epoch's rows.
+
+    From edition 15 on an :class:`EpochPlanner` tells how many, from what was released so far, unless ``picks`` does.
 
     From edition 2 on tables of one column may be measured in several parts of an epoch, each from its own rows alone.
     How many, an :class:`EpochPlanner` tells from what was released before the epoch began. Of signed events, which may
@@ -60,7 +59,7 @@ class Epochs(TableMechanism):
         budget: what all releases together may cost; its epsilon is spent, its delta is not.
         horizon: number of ticks; ``None`` for no end.
         picks: larger tables to measure in an epoch; from their number on all are measured, and none is chosen. Left
-            out: 10, in edition 1 as many as there are columns.
+            out: as many as gain the most; up to edition 14 it is 10, in edition 1 as many as there are columns.
         growth: how much older the stream is at the end of an epoch than at its beginning; above 1.
 
     Raises:
@@ -88,7 +87,8 @@ class Epochs(TableMechanism):
         if self.picks is not None and self.picks < 1:
             raise ValueError(f"picks must be at least 1, not {self.picks}")
         refuse_growth(self.growth)
-        self.refuse_too_wide(bool(self.scales.max() < LARGEST_SCALE) and self.counter.draws(float(self.running.max())))
+        widest = max(float(scales.max()) for scales in self.scales.values())
+        self.refuse_too_wide(widest < LARGEST_SCALE and self.counter.draws(float(self.running.max())))
 
     # -- public facts -------------------------------------------------------------------------------------------
 
@@ -107,27 +107,24 @@ class Epochs(TableMechanism):
         """Whether the rows of either sign are counted, in one more cell behind those of the workload."""
         return self.edition > 1 and self.unit.signed
 
-    @property
-    def measured_larger(self) -> int:
-        """Number of larger tables that are measured in an epoch."""
-        picks = self.picks or (_PICKS if self.edition > 1 else len(self.workload.sizes))
-        return min(picks, int(np.sum(self.order == 2)))
-
-    @property
-    def chooses(self) -> bool:
-        """Whether larger tables are chosen; otherwise all are measured."""
-        return self.measured_larger < int(np.sum(self.order == 2))
-
     @cached_property
-    def shares(self) -> EpochShares:
-        """Shares of the budget."""
-        counts, larger = 1 + self.counts_rows, self.measured_larger
-        return in_epochs(self.workload, running=counts, larger=larger, choices=self.chooses, edition=self.edition)
+    def shares(self) -> dict[int, EpochShares]:
+        """Shares of the budget, by the number of larger tables in an epoch."""
+        return in_epochs(self.workload, running=1 + self.counts_rows, picks=self.picks, edition=self.edition)
+
+    @property
+    def open_to(self) -> tuple[int, ...]:
+        """How many larger tables an epoch may measure, increasing."""
+        return tuple(self.shares)
+
+    def nearest(self, number: int = USUAL) -> int:
+        """The number of larger tables that is nearest to one that is wanted; left out: to what is usual."""
+        return min(self.open_to, key=lambda some: abs(some - number))
 
     @cached_property
     def running(self) -> FloatArray:
         """Noise per unit of sensitivity of what is counted at every tick: the total, and maybe rows of either sign."""
-        return self.multipliers_of(np.full(1 + self.counts_rows, self.shares.running), self.whole())
+        return self.multipliers_of(np.full(1 + self.counts_rows, self.shares[self.open_to[0]].running), self.whole())
 
     @property
     def total_multiplier(self) -> float:
@@ -135,44 +132,43 @@ class Epochs(TableMechanism):
         return float(self.running[0])
 
     @cached_property
-    def scales(self) -> FloatArray:
-        """Noise scale of a cell of each table in an epoch, shape ``(marginals,)``; 1 for the total, which has none."""
-        shares = np.where(self.order == 0, self.changed / self.budget.epsilon, self.shares.tables)
-        return self.multipliers_of(shares, self.whole())
+    def scales(self) -> dict[int, FloatArray]:
+        """Noise scale of a cell of each table in an epoch, ``(marginals,)`` each, by the number of larger ones in it.
 
-    @property
-    def choice_epsilon(self) -> float:
-        """What one choice costs; 0 if there is none."""
-        return self.budget.epsilon * self.shares.choices / self.measured_larger * CHEAPER if self.chooses else 0.0
+        1 for the total, which has none.
+        """
+        total, whole = np.where(self.order == 0, self.changed / self.budget.epsilon, 0.0), self.whole()
+        return {number: self.multipliers_of(total + shares.tables, whole) for number, shares in self.shares.items()}
+
+    def choice_epsilon(self, number: int) -> float:
+        """What one choice of so many costs; 0 if there is none."""
+        return self.budget.epsilon * self.shares[number].choices / max(number, 1) * CHEAPER
 
     def claim(self) -> Claim:
         """What this mechanism promises for its whole life, from its configuration alone, in exact arithmetic."""
-        singles = self.scales[self.order == 1].tolist()
-        larger = sorted(self.scales[self.order == 2].tolist())[: self.measured_larger]  # those that cost the most
-        cost = self.cost_of([*self.running.tolist(), *singles, *larger])
-        cost += self.measured_larger * Fraction(self.choice_epsilon)
-        theorems = [*(("choose",) if self.chooses else ()), self.counter.theorem]
+        larger = {k: sorted(each[self.order == 2].tolist())[:k] for k, each in self.scales.items()}  # the dearest
+        singles = {k: self.cost_of(each[self.order == 1].tolist()) for k, each in self.scales.items()}
+        most = singles[self.open_to[-1]]  # of a part that is no whole epoch
+        costs = [
+            max(singles[k], most) + self.cost_of(b) + k * Fraction(self.choice_epsilon(k)) for k, b in larger.items()
+        ]
+        cost = self.cost_of(self.running.tolist()) + max(costs)
+        theorems = [*(("choose",) if any(map(self.choice_epsilon, self.open_to)) else ()), self.counter.theorem]
         return self.claimed(cost, theorems, public="schema, workload, clock, epochs and budget split")
 
-    def variance(self, tick: int) -> FloatArray:
-        """Noise variance of each cell of each table, if it is measured at this tick, shape ``(marginals,)``. Public."""
-        fresh = np.array([self.counter.noise_variance(scale) for scale in self.scales.tolist()])
-        return np.where(self.order == 0, self.counter.variance(tick, multiplier=self.total_multiplier), fresh)
+    def variance(self, tick: int, number: int | None = None) -> FloatArray:
+        """Noise variance of each cell of each table, if it is measured at this tick, shape ``(marginals,)``. Public.
 
-    def covariance(self, s: int, t: int) -> FloatArray:
-        """Covariance of the noise in running sums up to ticks ``s`` and ``t``, shape ``(marginals,)``. Public.
-
-        The running sum of a table other than the total is that over whole epochs, each of which has noise of its own:
-        what two sums share is the epochs that have ended by the earlier tick. Each counts as one part here: with
-        several of them sums of tables of one column share more.
+        Args:
+            number: of larger tables in the epoch; left out: see :meth:`nearest`.
         """
-        ended = len(self.times.ended(min(s, t) + 1))
-        total = self.counter.covariance(s, t, multiplier=self.total_multiplier)
-        return np.where(self.order == 0, total, ended * self.variance(t))
+        fresh = np.array([self.counter.noise_variance(b) for b in self.scales[number or self.nearest()].tolist()])
+        return np.where(self.order == 0, self.counter.variance(tick, multiplier=self.total_multiplier), fresh)
 
     def fingerprint(self) -> str:
         """Hash of every number that decides what is drawn and with how much noise."""
-        facts = [self.total_multiplier, self.scales.tolist(), self.choice_epsilon, self.measured_larger, self.growth]
+        each = [[scales.tolist(), self.choice_epsilon(number), number] for number, scales in self.scales.items()]
+        facts = [self.total_multiplier, *(each[0] if len(each) == 1 else each), self.growth]
         facts += [self.counter.facts(), self.workload.marginals, *(["signed"] if self.unit.signed else [])]
         facts += [self.edition, self.running.tolist(), _MOST_PARTS, _TENTH, _BEYOND] if self.edition > 1 else []
         return fingerprint_of(facts)
@@ -184,6 +180,7 @@ class Epochs(TableMechanism):
         state = {"t": np.array(0), "open": np.zeros(self.workload.cells, dtype=np.int64), "closed_total": np.array(0.0)}
         if self.edition > 1:
             state |= {"parts": np.array(1), "part": np.array(0), "rows": np.array(0.0)}
+        state |= {"shown": np.zeros(3)} if len(self.open_to) > 1 else {}
         return outer(self.counter.init(self.running.size), "total.") | state
 
     def step(self, state: State, counts: IntArray, gate: Gate, plan: EpochPlanner) -> tuple[State, Measured]:
@@ -198,27 +195,30 @@ class Epochs(TableMechanism):
         Raises:
             HorizonExhausted: all ticks have been released.
         """
-        tick, cells = int(state["t"]), self.workload.cells
-        place, parts = self.workload.marginals.index(()), {}
-        if self.edition > 1 and self.times.begin(tick) == tick:  # before this epoch's first row is looked at
-            parts = {"parts": np.array(min(max(plan.parts(), 1), _MOST_PARTS))}
+        tick, cells, place = int(state["t"]), self.workload.cells, self.workload.marginals.index(())
+        begin = self.times.begin(tick)  # the number of parts is asked for before this epoch's first row is looked at
+        parts = {"parts": np.array(np.clip(plan.parts(), 1, _MOST_PARTS))} if self.edition > 1 and begin == tick else {}
         at_every_tick = counts[[int(self.workload.offsets[place]), cells][: self.running.size]]
         counter, running = self.counter.step(inner(state, "total."), at_every_tick, gate, multiplier=self.running)
         exact = state["open"] + clip(counts[:cells])
         after = state | parts | outer(counter, "total.") | {"t": np.array(tick + 1), "open": exact}
         released, closes, ends = {place: running[:1]}, self._part_ends(after, tick, running), self.times.ends(tick)
         events, singles = float(running[0] - state["closed_total"]), np.flatnonzero(self.order == 1)
+        number, since = self.nearest(), int(state.get("part", begin))
+        if ends and "shown" in state:
+            number = self.nearest(plan.number(self.scales, max(events, 1.0), state["shown"], whole=since == begin))
         if closes and self.edition > 1:
-            released |= self._drawn(singles, exact, gate)
+            released |= self._drawn(singles, exact, gate, number if ends and since == begin else self.open_to[-1])
             after |= {"part": np.array(tick + 1), "rows": running[-1]}
             after["open"] = np.where(np.repeat(self.order == 1, self.workload.lengths), 0, exact)
         if ends:
             known = np.concatenate([np.zeros(0), *(released[q] for q in singles.tolist() if q in released)])
-            tables = self._larger(exact, events, gate, partial(plan.guess, singles=known))
-            tables = tables if self.edition > 1 else np.sort(np.concatenate([singles, tables]))
-            released |= self._drawn(tables, exact, gate)
+            guessed = plan.guess(max(events, 1.0), known)
+            tables = self._larger(exact, guessed, gate, number)
+            drawn = self._drawn(tables if self.edition > 1 else np.union1d(singles, tables), exact, gate, number)
+            released |= drawn
             after |= {"open": np.zeros_like(exact), "closed_total": running[0]}
-        since = int(state.get("part", self.times.begin(tick)))
+            after |= {"shown": plan.shown(drawn, guessed, self.scales[number], events)} if "shown" in state else {}
         rows = float(running[-1]) if self.counts_rows else None
         return after, self.described(tick, list(released), np.concatenate(list(released.values())), since, rows)
 
@@ -230,26 +230,24 @@ class Epochs(TableMechanism):
         noise = of_difference(self.counter, int(state["part"]) - 1, tick, multiplier=self.running[-1])
         return bool(running[-1] - state["rows"] > max(state["rows"] / _TENTH, _BEYOND * np.sqrt(max(noise, 0.0))))
 
-    def _drawn(self, tables: IntArray, exact: IntArray, gate: Gate) -> dict[int, FloatArray]:
+    def _drawn(self, tables: IntArray, exact: IntArray, gate: Gate, number: int) -> dict[int, FloatArray]:
         """Some tables with fresh noise, by their position."""
-        parts = {int(q): slice(*self.workload.offsets[q : q + 2].tolist()) for q in tables}
-        return {
-            q: gate.laplace(exact[part], scale=float(self.scales[q])).astype(np.float64) for q, part in parts.items()
-        }
+        parts = {q: (self.workload.slice_at(q), float(self.scales[number][q])) for q in tables.tolist()}
+        return {q: gate.laplace(exact[part], scale=scale).astype(np.float64) for q, (part, scale) in parts.items()}
 
-    def _larger(self, exact: IntArray, events: float, gate: Gate, guess: Callable[[float], FloatArray]) -> IntArray:
-        """Positions of the larger tables to measure in this epoch."""
+    def _larger(self, exact: IntArray, guessed: FloatArray, gate: Gate, number: int) -> IntArray:
+        """Positions of so many larger tables to measure in this epoch."""
         larger = np.flatnonzero(self.order == 2)
-        if not self.chooses:
+        if number == larger.size:
             return larger
-        candidates, guessed = Candidates.of_tables(self.workload, larger), guess(max(events, 1.0))
-        noise = np.sqrt(self.variance(0)[larger] / 2)  # mean size of one draw of Laplace noise
+        candidates = Candidates.of_tables(self.workload, larger)
+        noise = np.sqrt(self.variance(0, number)[larger] / 2)  # mean size of one draw of Laplace noise
         # By turns: by one of them alone, large tables are chosen never, or small ones too seldom.
         biases = [candidates.expected_distances(guessed, noise, shrunk=s) for s in sorted({False, self.edition > 5})]
         scores = [l1_scores(candidates, exact, guessed, bias=bias) for bias in biases]
-        left, moved_by = list(range(larger.size)), self.changed * GRID
-        for turn in range(self.measured_larger):
-            del left[gate.choose(scores[turn % len(scores)][left], sensitivity=moved_by, epsilon=self.choice_epsilon)]
+        left, moved_by, epsilon = list(range(larger.size)), self.changed * GRID, self.choice_epsilon(number)
+        for turn in range(number):
+            del left[gate.choose(scores[turn % len(scores)][left], sensitivity=moved_by, epsilon=epsilon)]
         return np.delete(larger, left)
 
     def described(
@@ -261,6 +259,9 @@ class Epochs(TableMechanism):
             since: first tick of the part that tables of one column count; left out: that of the epoch.
             rows: of either sign, up to this tick; ``None`` if they are not counted.
         """
-        begin = self.times.begin(tick)
-        first = np.choose(self.order[positions], [0, begin if since is None else since, begin])
-        return self.measured(tick, positions, values, since=first, rows=rows)
+        begin, order = self.times.begin(tick), self.order[positions]
+        first = np.choose(order, [0, begin if since is None else since, begin])
+        number, whole = int(np.sum(order == 2)), since in (None, begin)
+        several = self.variance(tick, number if whole and number else self.open_to[-1])[positions]
+        variance = np.where(order == 1, several, self.variance(tick, number)[positions])
+        return self.measured(tick, positions, values, variance=variance, since=first, rows=rows)

@@ -58,8 +58,8 @@ class TableMechanism(Mechanism, ABC):
 
     def measured(self, tick: int, positions: list[int], values: FloatArray, **more: Any) -> Measured:
         """What was measured at a tick: tables at these positions of the workload, their values, and more facts."""
-        workload, variance = self.workload.only(positions), self.variance(tick)[positions]
-        return Measured(tick=tick, workload=workload, values=values, variance=variance, **more)
+        more = {"variance": self.variance(tick)[positions]} | more
+        return Measured(tick=tick, workload=self.workload.only(positions), values=values, **more)
 
 
 @dataclass(frozen=True, kw_only=True)

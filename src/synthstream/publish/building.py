@@ -29,6 +29,8 @@ from synthstream.workload import FloatArray, Workload
 
 # So many measurements are kept: of a tick, of the one before, and of what both are made with.
 _KEPT = 4
+# And those of the ends of so many epochs, each of which has noise of its own: 1.5^64 ticks.
+_EPOCHS = 64
 
 
 class Past:
@@ -101,7 +103,7 @@ class Builder:
 
     def once(self) -> Self:
         """The same, for one question about many ticks: asked in their order, it reads each release a single time."""
-        return copy(self).remember(_KEPT)
+        return copy(self).remember(_KEPT + (_EPOCHS if self._config.measures == "epochs" else 0))
 
     def _segment(self, start: int, model: Models) -> Segment:
         return Segment(start=start, reading=self._carried(start, self.whole(start - 1)), model=model)

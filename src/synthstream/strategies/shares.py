@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -18,6 +19,10 @@ _BY_ORDER = (0.02, 0.58, 0.40)
 _REFRESHED, _POWERS = (0.02, 0.11, 0.22, 0.65), (0.0, 0.6)
 # In epochs: the total, tables of one column, the choice of larger ones, and these, by edition.
 _EPOCHS = {1: (0.12, 0.40, 0.08, 0.40), 2: (0.05, 0.50, 0.06, 0.39)}  # 2: and later
+# From edition 15 on an epoch measures as many larger tables as gain the most, of these numbers.
+_NUMBERS = tuple(round(2 ** (step / 3)) for step in range(36))  # 1, 2, 3, 4, 5, 6, 8, 10, 13, ..., 3251
+# Up to edition 14 an epoch measures so many. Since then it is what to expect where nothing tells how many will be.
+USUAL = 10
 # Of points: the number of events, if it is private; an epoch.
 _POINTS = (0.04, 0.96)
 
@@ -86,16 +91,40 @@ class EpochShares(NamedTuple):
     tables: FloatArray
 
 
-def in_epochs(workload: Workload, *, running: int, larger: int, choices: bool, edition: Edition) -> EpochShares:
-    """Shares for so many counts at every tick and so many larger tables in an epoch; all that is drawn adds up to 1."""
+def in_epochs(workload: Workload, *, running: int, picks: int | None, edition: Edition) -> dict[int, EpochShares]:
+    """Shares by the number of larger tables in an epoch, which increases; all that is drawn adds up to 1.
+
+    It is one number if ``picks`` says it, at most, and by editions up to 14.
+
+    Args:
+        running: counts at every tick.
+        picks: larger tables in an epoch; ``None`` if that is left open.
+    """
+    larger = int(np.sum(workload.order == 2))
+    open_to = _NUMBERS if edition > 14 else (USUAL if edition > 1 else len(workload.sizes),)
+    numbers = sorted({min(number, larger) for number in ((picks,) if picks else open_to)})
+    several = edition > 14 and not picks
+    return {number: _in_an_epoch(workload, running, number, edition, several=several) for number in numbers}
+
+
+def _in_an_epoch(workload: Workload, running: int, larger: int, edition: Edition, *, several: bool) -> EpochShares:
+    """Shares for so many larger tables. They are chosen unless they are all.
+
+    Where there may be several numbers, fewer tables than usual have less for all of them together, but more for each,
+    and tables of one column have what that leaves; if all are measured, the larger tables have what choices would cost.
+    """
     order, parts = workload.order, np.array(_EPOCHS[min(edition, 2)])
+    choices = larger < np.sum(order == 2)
     parts[0] *= running
     if not np.any(order == 1):
         parts[1] = 0.0
     if not np.any(order == 2):
         parts[2:] = 0.0
-    elif not choices:
-        parts[2] = 0.0
+    elif several:
+        less = 1 - min(1.0, math.sqrt(larger / min(USUAL, np.sum(order == 2)))) if parts[1] else 0.0
+        parts[1:] = parts[1] + less * parts[2:].sum(), *((1 - less) * parts[2:])
+    if not choices:
+        parts[2:] = 0.0, parts[3] + (parts[2] if several else 0.0)
     parts /= parts.sum()
     roots = np.where(order == 1, np.sqrt(workload.lengths), 0.0)
     tables = np.where(order == 1, parts[1] * roots / max(roots.sum(), 1.0), 0.0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -23,6 +24,28 @@ class EpochPlanner(Protocol):
 
     def parts(self) -> int:
         """In how many parts tables of one column are measured in the epoch that begins now."""
+
+    def number(self, scales: Mapping[int, FloatArray], events: float, shown: FloatArray, *, whole: bool) -> int:
+        """How many larger tables are measured in the epoch that ends now.
+
+        Args:
+            scales: of the noise in a cell of each table, by every number that there may be.
+            events: of the epoch, by the noisy total.
+            shown: what :meth:`shown` said at the end of the epoch before; zeros in the first one.
+            whole: whether the epoch has one part: then fewer larger tables leave more for tables of one column.
+        """
+
+    def shown(
+        self, found: Mapping[int, FloatArray], guessed: FloatArray, scales: FloatArray, events: float
+    ) -> FloatArray:
+        """How far the larger tables of the epoch that ends now were from what was guessed, shape ``(3,)``.
+
+        Args:
+            found: what was measured of each, by its position in the workload.
+            guessed: over all cells.
+            scales: of the noise in a cell of each table of the workload.
+            events: of the epoch, by the noisy total.
+        """
 
     def guess(self, events: float, singles: FloatArray) -> FloatArray:
         """Expected counts of the epoch that ends now over all cells of the workload.

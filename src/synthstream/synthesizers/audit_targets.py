@@ -6,11 +6,12 @@ Here it is only described; :mod:`synthstream.evaluate.audit` draws and measures.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import override
 
 from synthstream.counts import Counts
 from synthstream.fit.ahead import Ahead
@@ -70,14 +71,28 @@ def of_refreshed(mechanism: Refreshed) -> AuditTargets:
 def of_epochs(mechanism: Epochs) -> AuditTargets:
     """Of tables that are measured once an epoch."""
     total = _one_cell("the number of events", mechanism.counter, mechanism.total_multiplier)
-    caveat = "Choices of tables were not audited, and count as nothing seen." if mechanism.chooses else ""
+    caveat = (
+        "Choices of tables were not audited, and count as nothing seen."
+        if "choose" in mechanism.claim().theorems
+        else ""
+    )
     workload = mechanism.workload
-    singles = mechanism.scales[mechanism.order == 1].tolist()
-    larger = mechanism.scales[mechanism.order == 2].tolist()[: mechanism.measured_larger]
+    scales = mechanism.scales[mechanism.nearest()]
+    singles, larger = (
+        scales[mechanism.order == 1].tolist(),
+        scales[mechanism.order == 2].tolist()[: mechanism.nearest()],
+    )
+
+    class AsUsual(Ahead):
+        """Measures as many larger tables in every epoch, so that all runs of an audit have the same noise."""
+
+        @override
+        def number(self, scales: Mapping[int, FloatArray], events: float, shown: FloatArray, *, whole: bool) -> int:
+            return mechanism.nearest()
 
     def measured(counts: IntArray, gate: Gate) -> Measured:
         rows = [np.abs(counts[workload.slice_of(())])] if mechanism.counts_rows else []
-        return mechanism.step(mechanism.init(), np.concatenate([counts, *rows]), gate, Ahead(workload=workload))[1]
+        return mechanism.step(mechanism.init(), np.concatenate([counts, *rows]), gate, AsUsual(workload=workload))[1]
 
     tables = _tables(mechanism, np.array(singles + larger), measured, gaussian=False)
     rows = [_one_cell("the rows of either sign", mechanism.counter, float(m)) for m in mechanism.running[1:]]

@@ -136,15 +136,16 @@ def of_refreshed(mechanism: Refreshed, tick: int, *, beta: float = BETA) -> floa
 def of_an_epoch(mechanism: Epochs, tick: int, *, beta: float = BETA) -> float:
     """As :func:`of_running_counts`: of the running total, and of the other tables over the one epoch that ends.
 
-    Earlier epochs have errors of their own, and which tables are chosen is left open.
+    Earlier epochs have errors of their own, and which tables are chosen is left open. How many are: ``nearest``.
     """
     alike = [noise_of(mechanism.counter, tick, mechanism.total_multiplier, 1)]
     lengths = mechanism.workload.lengths
-    larger = np.sort(lengths[mechanism.order == 2])[::-1][: mechanism.measured_larger]
-    found = [(float(mechanism.scales[q]), int(lengths[q])) for q in np.flatnonzero(mechanism.order == 1)]
+    larger = np.sort(lengths[mechanism.order == 2])[::-1][: mechanism.nearest()]
+    scales = mechanism.scales[mechanism.nearest()]
+    found = [(float(scales[q]), int(lengths[q])) for q in np.flatnonzero(mechanism.order == 1)]
     if larger.size:
         # Which tables are chosen is open; they all have the same scale, and at most the cells of the largest.
-        found.append((float(mechanism.scales[mechanism.order == 2].max()), int(larger.sum())))
+        found.append((float(scales[mechanism.order == 2].max()), int(larger.sum())))
     alike += [
         CellNoise(cells=cells, variance=laplace_variance(scale), widest=scale, noise="laplace")
         for scale, cells in found

@@ -56,13 +56,6 @@ class TableMechanism(Mechanism, Protocol):
     def workload(self) -> Workload:
         """The tables that it may measure."""
 
-    def covariance(self, s: int, t: int) -> FloatArray:
-        """Covariance of the noise in sums of all that was measured up to ticks ``s`` and ``t``, ``(marginals,)``.
-
-        What was measured over the ticks after s, up to t, therefore has variance C(t, t) - 2 C(s, t) + C(s, s). NaN
-        where it is not known.
-        """
-
 
 class Past(Protocol):
     """What was measured before, as a window asks for it; ticks are those of the stream."""
@@ -269,14 +262,15 @@ class Synthesizer(ABC, Generic[R, M]):
         raise TypeError(f"a {type(self).__name__} measures no tables")
 
     def covariance(self, s: int, t: int, history: History[R]) -> FloatArray:
-        """Covariance of the noise in what is known of tables after two ticks of its segment: see ``TableMechanism``.
+        """Covariance of the noise in sums of all that was measured up to two ticks of its segment, ``(marginals,)``.
+
+        What was measured over the ticks after s, up to t, therefore has variance C(t, t) - 2 C(s, t) + C(s, s). NaN
+        where it is not known.
 
         Raises:
             TypeError: it measures no tables.
         """
-        if self.tables is None:
-            raise TypeError("streams of points have no covariance of tables")
-        return self.tables.covariance(s, t)
+        raise TypeError("streams of points have no covariance of tables")
 
     @property
     def exact_forecast(self) -> bool:

@@ -67,11 +67,18 @@ class InEpochs(OfTables):
         return self.mechanism.described(tick, *unpack_tables(released[first:]), since=int(released[0]), rows=rows)
 
     @property
+    def chooses(self) -> bool:
+        """Whether larger tables are chosen; otherwise all are measured."""
+        return self.mechanism.open_to[0] < int(np.sum(self.mechanism.order == 2))
+
+    @property
     def caveat(self) -> str:
-        chosen = " Larger tables are chosen: one that is seldom chosen is far less exact."
+        measures = self.mechanism
+        some = f" {measures.nearest()} in an epoch are forecast." if len(measures.open_to) > 1 else ""
+        chosen = f" Larger tables are chosen: one that is seldom chosen is far less exact.{some}"
         return (
             "Measured counts are forecast as all epochs together tell them, for events that come evenly and whose "
-            f"shares do not change.{chosen if self.mechanism.chooses else ''} {CLOSER}"
+            f"shares do not change.{chosen if self.chooses else ''} {CLOSER}"
         )
 
     def expected_variance(self, tick: int) -> FloatArray:
@@ -85,19 +92,21 @@ class InEpochs(OfTables):
         if measures.counts_rows:  # in parts that grow by a tenth, in the long run
             weight = np.where(measures.order == 1, np.minimum(weight, 0.1 / 2.1), weight)
         larger = int(np.sum(measures.order == 2))
-        chosen = np.where(measures.order == 2, measures.measured_larger / max(larger, 1), 1.0)
+        chosen = np.where(measures.order == 2, measures.nearest() / max(larger, 1), 1.0)
         variance = measures.variance(tick)
         return np.where(measures.order == 0, variance, variance / (weight * chosen))
 
     def describe(self) -> str:
         measures = self.mechanism
-        larger = f"{measures.measured_larger} of {int(np.sum(measures.order == 2))} larger ones, chosen privately"
+        least, most, all_of_them = measures.open_to[0], measures.open_to[-1], int(np.sum(measures.order == 2))
+        some = f"{least}" if least == most else f"{least} to {most}, as many as gain most,"
+        larger = f"{some} of {all_of_them} larger ones, chosen privately"
         more = "; tables of one column more often where shares change"
         if measures.counts_rows:
             more += ", and when a tenth more rows have come or gone"
         return (
             "the total at every tick; every table of one column"
-            f"{' and ' + larger if measures.chooses else ', and larger'} "
+            f"{' and ' + larger if self.chooses else ', and larger'} "
             f"once an epoch, when the stream is {measures.growth:g} times as old{more if measures.edition > 1 else ''}"
         )
 
@@ -128,6 +137,7 @@ class InEpochs(OfTables):
         begun = measures.times.begin(tick)
         return Ahead(
             workload=measures.workload,
+            edition=measures.edition,
             rows=last,
             known=partial(self._parts, models) if models and np.isfinite(variance).any() else None,
             begun=begun,
@@ -161,6 +171,20 @@ class InEpochs(OfTables):
         signed, edition = self.mechanism.unit.signed, self.mechanism.edition
         return pooled(found, signed=signed, edition=edition, covariance=covariance, groups=self.how.groups)
 
+    @override
+    def covariance(self, s: int, t: int, history: History[Measured]) -> FloatArray:
+        """See :class:`Synthesizer`. The running sum of a table other than the total is that over whole epochs.
+
+        Each has noise of its own: what two sums share is the epochs that have ended by the earlier tick. Each counts as
+        one part here: with several of them sums of tables of one column share more.
+        """
+        mechanism, found = self.mechanism, np.zeros(len(self.mechanism.workload.marginals))
+        for end in mechanism.times.ended(min(s, t) + 1):
+            known = history(end - 1)
+            found[[mechanism.workload.place[table] for table in known.workload.marginals]] += known.variance
+        total = mechanism.counter.covariance(s, t, multiplier=mechanism.total_multiplier)
+        return np.where(mechanism.order == 0, total, found)
+
     def _covariance(self, ticks: Sequence[int]) -> FloatArray:
         """Of the noise of the running totals after some ticks."""
         counter, multiplier = self.mechanism.counter, self.mechanism.total_multiplier
@@ -170,10 +194,14 @@ class InEpochs(OfTables):
         """See :class:`Synthesizer`: of the running total, and of the tables of the one epoch that ends."""
         return bounds.of_an_epoch(self.mechanism, tick, beta=beta)
 
-    bound_covers = (
-        "before the fit, and apart from what has not been measured yet. A table that is measured once an epoch counts "
-        "the rows of that epoch alone"
-    )
+    @property
+    def bound_covers(self) -> str:
+        covers = (
+            "before the fit, and apart from what has not been measured yet. A table that is measured once an epoch "
+            "counts the rows of that epoch alone"
+        )
+        usual = f", if {self.mechanism.nearest()} larger ones are: their noise grows with their number"
+        return covers + (usual if len(self.mechanism.open_to) > 1 else "")
 
     def audit_targets(self) -> AuditTargets:
         return audit_targets.of_epochs(self.mechanism)

@@ -57,6 +57,10 @@ class _OfSelected(OfTables):
         return self.mechanism.unpack(tick, released)
 
     @override
+    def covariance(self, s: int, t: int, history: History[Measured]) -> FloatArray:
+        return self.mechanism.covariance(s, t)
+
+    @override
     def step(
         self, state: State, counts: Counts, gate: Gate, last: Population | None, models: Models
     ) -> tuple[State, Measured, Models]:

@@ -76,6 +76,10 @@ class Running(OfTables):
     exact_forecast = True
 
     @override
+    def covariance(self, s: int, t: int, history: History[Measured]) -> FloatArray:
+        return self.mechanism.covariance(s, t)
+
+    @override
     def step(
         self, state: State, counts: Counts, gate: Gate, last: Population | None, models: Models
     ) -> tuple[State, Measured, Models]:

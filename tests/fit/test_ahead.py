@@ -1,0 +1,77 @@
+"""What is foreseen of an epoch: what its tables hold, and how many of the larger ones are worth their noise."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+import numpy as np
+import pytest
+
+from synthstream.fit.ahead import Ahead
+from synthstream.workload import FloatArray, Workload
+
+SIZES = (2, 3, 4)
+WORKLOAD = Workload.all_up_to(2, sizes=SIZES)
+WIDE = Ahead(workload=Workload.all_up_to(2, sizes=(10,) * 30))  # 435 pairs of 100 cells
+CELLS = WIDE.workload.cells
+NUMBERS = (3, 6, 12, 24, 48, 96, 192, 384)
+FLAT, STEEP = np.array([20.0, 1e-3, 1e-3]), np.array([20.0, 1e-3, 1e-4])
+
+
+def scales(epsilon: float, numbers: Sequence[int] = NUMBERS) -> dict[int, FloatArray]:
+    return {number: np.full(WIDE.workload.order.size, number / epsilon) for number in numbers}
+
+
+@pytest.mark.parametrize("edition", [14, 15])
+def test_before_any_rows_columns_are_guessed_to_be_independent(edition: Literal[14, 15]) -> None:
+    singles = np.array([90.0, 10.0, 50.0, 30.0, 20.0, -5.0, 0.0, 60.0, 40.0])
+    found = Ahead(workload=WORKLOAD, edition=edition).guess(100.0, singles)
+    pair = found[WORKLOAD.slice_of((0, 1))].reshape(2, 3)
+    assert found[WORKLOAD.slice_of(())] == pytest.approx([100])
+    if edition == 14:
+        assert pair == pytest.approx(np.full((2, 3), 100 / 6))
+        return
+    assert pair == pytest.approx(np.outer([0.9, 0.1], [50, 30, 20]))
+    assert found[WORKLOAD.slice_of((2,))] == pytest.approx([0, 0, 60, 40])
+    none = Ahead(workload=WORKLOAD).guess(100.0, np.zeros(0))
+    assert none[WORKLOAD.slice_of((1, 2))] == pytest.approx(np.full(12, 100 / 12))
+
+
+@pytest.mark.parametrize("shown", [np.zeros(3), FLAT, STEEP], ids=["nothing", "flat", "steep"])
+def test_more_events_and_more_budget_measure_more_tables(shown: FloatArray) -> None:
+    found = [WIDE.number(scales(1.0), events, shown, whole=False) for events in (10.0, 1e3, 1e4, 1e5, 1e8)]
+    assert found == sorted(found)
+    assert (found[0], found[-1]) == (8, NUMBERS[-1])
+    assert WIDE.number(scales(4.0), 2500.0, shown, whole=False) == WIDE.number(scales(1.0), 1e4, shown, whole=False)
+
+
+def test_few_tables_are_measured_where_few_are_off() -> None:
+    assert WIDE.number(scales(1.0), 2e4, STEEP, whole=False) < WIDE.number(scales(1.0), 2e4, FLAT, whole=False)
+
+
+def test_the_number_gains_the_most_where_all_tables_are_equally_off() -> None:
+    """Up to the power of their rank that is taken for granted: noise has about the size of what is to be found."""
+    number = WIDE.number(scales(1.0, range(1, 400)), 2e4, FLAT, whole=False)
+    left = 1e-3 * (0.75 * 20 / number) ** 0.5  # of the last one
+    noise = 100 * 2 * (number / 2e4) ** 2 / 2
+    assert 0.2 < noise / left < 1
+
+
+@pytest.mark.parametrize("scale", [1.0, 20.0])
+def test_how_far_tables_were_off_is_told_beyond_noise_and_chance(scale: float) -> None:
+    rng, events = np.random.default_rng(0), 1e4
+    guessed = np.full(100, events / 100)
+    off = np.where(np.arange(100) % 2, 1, -1) * np.sqrt(np.repeat([4e-4, 1e-4], 10) / 100)[:, None] * events
+    found = {31 + q: rng.poisson(guessed + own) + rng.laplace(0, scale, 100) for q, own in enumerate(off)}
+    number, upper, lower = WIDE.shown(found, np.full(CELLS, events / 100), scales(1 / scale, [1])[1], events)
+    assert number == 20
+    assert [upper, lower] == pytest.approx([4e-4, 1e-4], rel=0.25)
+
+
+def test_where_noise_hides_all_it_is_what_was_taken_for_granted() -> None:
+    rng = np.random.default_rng(0)
+    found = {31 + q: rng.laplace(0, 500, 100) for q in range(6)}
+    assert WIDE.shown(found, np.zeros(CELLS), scales(1 / 500, [1])[1], 10.0)[1:] == pytest.approx(
+        [9e-4, 9e-4], rel=1e-3
+    )
