@@ -60,6 +60,29 @@ def test_the_ends_of_logarithmic_bins_are_readable_and_their_numbers_uniform_on_
     assert abs(np.log(drawn).mean() - np.log(316 * 1000) / 2) < 0.02
 
 
+def test_numbers_come_back_with_so_many_decimals_and_in_their_bins() -> None:
+    """So a bin that holds 0 alone, on that scale, comes back as 0."""
+    found = column("edges = [0, 0.01, 0.295, 5, 5.001, 20]\ndecimals = 2", type_="number")
+    codes = np.repeat(np.arange(6, dtype=np.int32), 500)
+    drawn = found.decode(codes, np.random.default_rng(0))
+    assert found.encode(drawn).tolist() == codes.tolist()
+    cells = [drawn.gather(np.flatnonzero(codes == code)).to_numpy() for code in range(6)]
+    assert set(cells[0]) == {0.0}
+    assert set(cells[3]) == {5.0}  # a bin without a number of two decimals but its end
+    assert {0.01, 0.28, 0.29} <= set(cells[1])
+    assert found.at(np.array([2]), np.array([0.0])).to_list() == [0.295]
+    assert len(set(cells[4])) > 300
+    assert all(np.allclose(own * 100, np.rint(own * 100)) for own in (cells[1], cells[4][cells[4] > 5.001]))
+    assert np.isnan(cells[5]).all()
+    with pytest.raises(ConfigError, match="decimals must be from 0 to 12, not 13"):
+        column("min = 0\nmax = 9\nbins = 3\ndecimals = 13", type_="number")
+
+
+def test_what_decimals_leave_is_what_a_condition_asks_for() -> None:
+    tolls = Number(name="tolls", min=0, max=20, bins=2, cuts=(0, 0.01, 20), decimals=2)
+    assert tolls.at(np.array([0, 0, 1]), np.array([0.0, 1.0, 0.0])).to_list() == [0, 0, 0.01]
+
+
 @pytest.mark.parametrize(
     ("type_", "keys", "says"),
     [

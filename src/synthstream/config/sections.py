@@ -169,6 +169,7 @@ class _Number(_Binned):
     scale: Literal["log"] | None = None
     cuts: Listed[Strictly[float]] | None = Field(default=None, alias="edges")
     missing: float | None = None
+    decimals: int | None = None
 
 
 class _Datetime(ColumnSection):

@@ -34,6 +34,7 @@ _PARTS: dict[str, tuple[int, int]] = {
 }
 _EPOCH = datetime(1970, 1, 1)
 _LARGEST_SIZE = 100_000
+_MOST_DECIMALS = 12
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,6 +102,8 @@ class Number(Binned):
             back uniform on that scale. Left out: all bins are equally wide.
         cuts: all ends of bins, from ``min`` to ``max``.
         missing: the number that missing cells count as; left out: a cell of their own.
+        decimals: numbers come back with at most so many, rounded down, or as the low end of their bin; left out: as
+            drawn. So with 2 a bin from 0 to 0.01 comes back as 0.
 
     Example:
         >>> age = Number("age", min=0, max=100, bins=4)
@@ -115,6 +118,7 @@ class Number(Binned):
     missing: float | None = None
     scale: Literal["log"] | None = None
     cuts: tuple[float, ...] | None = None
+    decimals: int | None = None
 
     def __post_init__(self) -> None:
         _range(self.name, self.min, self.max, self.bins)
@@ -123,6 +127,8 @@ class Number(Binned):
             raise SchemaError(f"column {self.name!r}: its bins are narrower than numbers can be told apart; use fewer")
         if self.missing is not None and math.isnan(self.missing):
             raise SchemaError(f"column {self.name!r}: missing must be a number that has a bin")
+        if self.decimals is not None and not 0 <= self.decimals <= _MOST_DECIMALS:
+            raise SchemaError(f"column {self.name!r}: decimals must be from 0 to {_MOST_DECIMALS}, not {self.decimals}")
 
     @property
     def even(self) -> bool:
@@ -139,7 +145,12 @@ class Number(Binned):
 
     @override
     def _between(self, low: FloatArray, high: FloatArray, share: FloatArray) -> FloatArray:
-        return super()._between(low, high, share) if self.scale is None else np.asarray(low * (high / low) ** share)
+        found = super()._between(low, high, share) if self.scale is None else low * (high / low) ** share
+        if self.decimals is None:
+            return np.asarray(found)
+        unit = 10.0**self.decimals
+        # A number that rounding would take out of its bin is the bin's low end.
+        return np.maximum(np.floor(np.minimum(found, np.nextafter(high, low)) * unit) / unit, low)
 
     @cached_property
     def value_labels(self) -> tuple[str, ...]:
