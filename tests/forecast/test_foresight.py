@@ -184,6 +184,20 @@ def test_the_expected_variance_of_epochs_is_that_of_walking_every_tick() -> None
         )
 
 
+def test_few_events_are_forecast_with_the_fewer_tables_that_an_epoch_of_them_measures() -> None:
+    """And so with less noise in tables of one column; where a number is set, events say nothing."""
+    workload = Workload.all_up_to(2, sizes=(5,) * 10)
+    mechanism = Epochs(workload=workload, budget=Budget(epsilon=1.0, delta=0.0), horizon=50)
+    made = InEpochs(mechanism=mechanism)
+    variances = [made.expected_variance(49, rate)[1] for rate in (1.0, 30.0, 1e5)]
+    assert variances == sorted(variances)
+    least = InEpochs(mechanism=replace(mechanism, picks=1))
+    by_length = least.expected_variance(49) / least.mechanism.variance(49)  # by the lengths of epochs alone
+    assert variances[0] == pytest.approx((by_length * mechanism.variance(49, 1))[1])
+    assert variances[-1] > 1.5 * variances[0]
+    assert least.expected_variance(49, 1.0).tolist() == least.expected_variance(49, 1e5).tolist()
+
+
 def test_a_row_that_stands_for_many_varies_like_many() -> None:
     """What lies in the newest, unmeasured ticks is guessed by past shares; more events vary less, in proportion."""
     mechanism = Epochs(

@@ -373,7 +373,7 @@ def _signs(config: StreamConfig, looked: Looked) -> Iterator[Finding]:
 
 def _few(config: StreamConfig, count: int, ticks: int) -> Iterator[Finding]:
     """So few rows that noise is all that releases of them would show."""
-    if count < _DROWNED * (off := off_by(config, ticks)):
+    if count < _DROWNED * (off := off_by(config, ticks, count)):
         words = (
             f"There are {count:,} rows, and the count of one value is off by about {off:,.0f} after {ticks:,} tick(s): "
             "releases would show noise alone. `synthstream plan` says what to hope for, with a public guess of how "

@@ -340,7 +340,7 @@ def _forecast(made: Synthesizer, clock: Clock, ticks: int, asked: str, per_tick:
     mechanism = made.tables
     if mechanism is None:
         return when
-    workload, variance = mechanism.workload, made.expected_variance(ticks - 1)
+    workload, variance = mechanism.workload, made.expected_variance(ticks - 1, per_tick)
     order = np.array([len(m) for m in workload.marginals])
     box = box_variance(workload, variance)
     seen = np.flatnonzero(~np.isnan(variance))

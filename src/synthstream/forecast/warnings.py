@@ -254,12 +254,16 @@ def _short_ticks(config: StreamConfig, stderr: Errors, rate: Rate) -> Iterator[C
         )
 
 
-def off_by(config: StreamConfig, ticks: int) -> float:
-    """Standard error of the count of one value after some ticks, in the best known column; 0 where none is measured."""
+def off_by(config: StreamConfig, ticks: int, events: float) -> float:
+    """Standard error of the count of one value after some ticks, in the best known column; 0 where none is measured.
+
+    Args:
+        events: of all these ticks.
+    """
     made = synthesizer_of(config)
     if made.tables is None:
         return 0.0
-    variance = made.expected_variance(ticks - 1)[made.tables.workload.order == 1]
+    variance = made.expected_variance(ticks - 1, events / ticks)[made.tables.workload.order == 1]
     return math.sqrt(min(variance[~np.isnan(variance)], default=0.0))
 
 

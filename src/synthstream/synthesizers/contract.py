@@ -254,10 +254,13 @@ class Synthesizer(ABC, Generic[R, M]):
         """Which numbers ``expected_variance`` is about, in a sentence; of tables alone."""
         return ""
 
-    def expected_variance(self, tick: int) -> FloatArray:
+    def expected_variance(self, tick: int, events_per_tick: float | None = None) -> FloatArray:
         """Variance of the best estimate of a cell of each running table after a tick, shape ``(marginals,)``.
 
         NaN for tables that are never measured; of tables alone.
+
+        Args:
+            events_per_tick: what is expected, where what is measured depends on it; left out: what is usual.
         """
         raise TypeError(f"a {type(self).__name__} measures no tables")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import pairwise
 
 import numpy as np
 from typing_extensions import override
@@ -73,28 +74,43 @@ class InEpochs(OfTables):
 
     @property
     def caveat(self) -> str:
-        measures = self.mechanism
-        some = f" {measures.nearest()} in an epoch are forecast." if len(measures.open_to) > 1 else ""
-        chosen = f" Larger tables are chosen: one that is seldom chosen is far less exact.{some}"
+        chosen = "one that is seldom chosen is far less exact."
+        chosen = f" Larger tables are chosen{', as many as gain most' if self._open else ''}: {chosen}"
         return (
             "Measured counts are forecast as all epochs together tell them, for events that come evenly and whose "
             f"shares do not change.{chosen if self.chooses else ''} {CLOSER}"
         )
 
-    def expected_variance(self, tick: int) -> FloatArray:
+    @override
+    def expected_variance(self, tick: int, events_per_tick: float | None = None) -> FloatArray:
         """See :class:`Synthesizer`: of the pooled estimate, for events that come evenly and whose shares do not change.
 
         Of larger tables some are chosen in each epoch: each is taken to be measured in its share of the epochs.
         """
-        measures = self.mechanism
-        ends = measures.times.ended(tick + 1)
-        weight = np.full(measures.order.size, float(np.sum(np.diff([0, *ends]) ** 2)) / (tick + 1) ** 2)
+        measures, order = self.mechanism, self.mechanism.order
+        single, larger, precision, parts = order == 1, order == 2, np.zeros(order.size), 0.0
+        for begin, end in pairwise([0, *measures.times.ended(tick + 1)]):
+            number = self._number(end - begin, events_per_tick)
+            part, parts = ((end - begin) / (tick + 1)) ** 2, parts + ((end - begin) / (tick + 1)) ** 2
+            of_parts = measures.variance(tick, measures.open_to[-1] if measures.counts_rows else number)
+            variance = np.where(single, of_parts, measures.variance(tick, number))
+            precision += part * np.where(larger, number / max(int(larger.sum()), 1), 1.0) / variance
         if measures.counts_rows:  # in parts that grow by a tenth, in the long run
-            weight = np.where(measures.order == 1, np.minimum(weight, 0.1 / 2.1), weight)
-        larger = int(np.sum(measures.order == 2))
-        chosen = np.where(measures.order == 2, measures.nearest() / max(larger, 1), 1.0)
-        variance = measures.variance(tick)
-        return np.where(measures.order == 0, variance, variance / (weight * chosen))
+            precision = np.where(single, precision * min(1.0, 0.1 / 2.1 / parts), precision)
+        return np.where(order == 0, measures.variance(tick), 1 / precision)
+
+    def _number(self, ticks: int, events_per_tick: float | None) -> int:
+        """Of larger tables in an epoch of so many ticks, before any epoch has shown what they hold."""
+        measures = self.mechanism
+        if not self._open or not events_per_tick:
+            return measures.nearest()
+        ahead, unknown = Ahead(workload=measures.workload, edition=measures.edition), np.zeros(3)
+        return ahead.number(measures.scales, max(ticks * events_per_tick, 1.0), unknown, whole=True)
+
+    @property
+    def _open(self) -> bool:
+        """Whether releases say how many larger tables an epoch measures."""
+        return len(self.mechanism.open_to) > 1
 
     def describe(self) -> str:
         measures = self.mechanism

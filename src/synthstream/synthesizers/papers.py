@@ -98,7 +98,8 @@ class FromSelection(_OfSelected):
             "from the synthetic rows"
         )
 
-    def expected_variance(self, tick: int) -> FloatArray:
+    @override
+    def expected_variance(self, tick: int, events_per_tick: float | None = None) -> FloatArray:
         """See :class:`Synthesizer`: if it were selected at every tick."""
         always = self.mechanism.counter.variance(tick, multiplier=self.mechanism.multiplier)
         return np.where(self.mechanism.selectable, always, self.mechanism.variance(tick))
@@ -127,7 +128,8 @@ class FromBatches(_OfSelected):
             "synthetic rows of all ticks are added up"
         )
 
-    def expected_variance(self, tick: int) -> FloatArray:
+    @override
+    def expected_variance(self, tick: int, events_per_tick: float | None = None) -> FloatArray:
         """See :class:`Synthesizer`: of the sum over all batches, if it is measured in each of them."""
         total = np.array([not marginal for marginal in self.mechanism.workload.marginals])
         each = self.mechanism.variance(tick) * (tick + 1)

@@ -93,7 +93,8 @@ class Running(OfTables):
         noisy = (replace(measured, values=exact + error * rng.standard_normal(error.size)) for _ in range(number))
         return [fit(one, memory=0.0, seed=seed, **self.how._asdict()) for one in noisy]
 
-    def expected_variance(self, tick: int) -> FloatArray:
+    @override
+    def expected_variance(self, tick: int, events_per_tick: float | None = None) -> FloatArray:
         return self.mechanism.variance(tick)
 
     def seconds(self, schema: Schema, *, ticks: int, events_per_tick: float) -> float:
