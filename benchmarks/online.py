@@ -63,6 +63,7 @@ def scheduled(
     moments: Sequence[int],
     neighbours: Neighbours = "replace-one",
     each: bool = False,
+    horizon: int | None = None,
     **settings: Any,
 ) -> Iterator[tuple[Cloud, float, float]]:
     """Ours, ``kind = "points"``: releases, and the seconds of taking in all points so far, and of releasing.
@@ -74,6 +75,7 @@ def scheduled(
         neighbours: of the claim.
         each: whether there is a release at each tick, as in a stream, from which the next plan is made; otherwise only
             at the ends of epochs, of what a plan needs, which is faster.
+        horizon: number of ticks, if it is known before the first one.
         settings: of :class:`Schedule`.
     """
     number, dimension = cloud.shape
@@ -85,7 +87,7 @@ def scheduled(
     joint, public = joint_levels(edition, pure=delta == 0, bounded=False), neighbours == "replace-one"
     settings = {"joint": joint, "first": first_levels(edition, public=public, bounded=False), **settings}
     how = Schedule(dimension=dimension, **settings)
-    common: dict[str, Any] = {"horizon": None, "neighbours": neighbours, "edition": edition}
+    common: dict[str, Any] = {"horizon": horizon, "neighbours": neighbours, "edition": edition}
     mechanism = Points(partition=partition, budget=budget, schedule=how, **common)
     made, history = FromNodes(mechanism=mechanism), dict[int, Any]()
     gate, state, last = SeededGate(seed), mechanism.init(), None

@@ -3,8 +3,9 @@
     python -m benchmarks.points --dim 2 --points 100000 --epsilon 1 --delta 0 --data drift --method offline-pmm --seed 0
 
 Data: benchmarks.clouds. Methods: offline-privtree, offline-pmm and offline-haar see all points so far at once, uniform
-sees none (benchmarks.offline); adaptive-tree is the stream of Kumar, Strohmer and Vershynin 2024
-(benchmarks.adaptive_tree). Side by side with it, as in that paper:
+sees none (benchmarks.offline); points is ours with horizon = "unbounded", points-bounded where the horizon is the last
+tick of all; adaptive-tree is the stream of Kumar, Strohmer and Vershynin 2024 (benchmarks.adaptive_tree). Side by side
+with it, as in that paper:
 
     ... --points 50000 --data circles --neighbours add-remove --every 500 --at .1,.3,.6,1 --method adaptive-tree
 
@@ -130,6 +131,7 @@ def _uniform(cloud: FloatArray, how: Setting) -> Iterator[Outcome]:
 
 
 def _points(cloud: FloatArray, how: Setting) -> Iterator[Outcome]:
+    bounded = how.method == "points-bounded"
     released = online.scheduled(
         cloud,
         how.epsilon,
@@ -139,6 +141,7 @@ def _points(cloud: FloatArray, how: Setting) -> Iterator[Outcome]:
         moments=how.moments,
         neighbours=how.neighbours,
         each=how.every > 0,
+        horizon=len(how.spans) if bounded else None,
     )
     for found, ingest, release in released:
         yield Outcome(masses=found.held, depth=found.level, seconds_ingest=ingest, seconds_release=release)
@@ -187,6 +190,7 @@ def _privtree(cloud: FloatArray, how: Setting) -> Iterator[Outcome]:
 
 METHODS: dict[str, Method] = {
     "points": _points,
+    "points-bounded": _points,
     "adaptive-tree": _adaptive_tree,
     "hypercube": _hypercube,
     "offline-privtree": _privtree,

@@ -41,20 +41,23 @@ NUMBERS = (10_000, 100_000, LARGE)
 EPSILON = 1.0
 DELTA = 0.0
 BASIS = "offline-pmm"
+# Ours: without a horizon, and with one that is the last tick of all.
+OURS = ("points", "points-bounded")
 # Side by side with the stream of Kumar, Strohmer, Vershynin 2024, at its moments.
 RIVALS = ("points", "adaptive-tree", "offline-privtree")
 _STREAMS: tuple[tuple[Cloud, int], ...] = (("circles", 50_000), ("earthquakes", 100_000))
 # Methods not named here are drawn in the colours left over.
 _COLOURS = {
     "points": "#1b6ca8",
+    "points-bounded": "#6aa9dc",
     "hypercube": "#d1495b",
     "offline-pmm": "#edae49",
     "offline-haar": "#3c8d53",
     "uniform": "#888888",
 }
 _OTHERS = ("#7b5ea7", "#8c564b", "#17a2b8", "#e377c2")
-_BESIDE = "points by the best offline"
-_MARKS = {"points": "o", "hypercube": "s", "offline-pmm": "^", "offline-haar": "v", "uniform": "x"}
+_BESIDE = "points, points-bounded by the best offline"
+_MARKS = {"points": "o", "points-bounded": "P", "hypercube": "s", "offline-pmm": "^", "offline-haar": "v"}
 
 _INTRODUCTION = """# Synthetic points
 
@@ -66,6 +69,10 @@ delta = {delta:g}: the mean over seeds, ± half the range; in brackets its ratio
 - All methods: replace-one neighbours, unit one event, pure epsilon-DP. `points` (ours) and `hypercube` (paper 1) follow
   the stream, and may release at any time. `offline-pmm` (He, Vershynin, Zhu 2023) and `offline-haar` see all points at
   once and release once. `uniform` ignores the data.
+- `points` has `horizon = "unbounded"`, `points-bounded` a horizon that is the last tick of all: its last epoch ends
+  there ([decision 51](../../docs/decisions/0051-last-epoch-of-points.md)), so that the last release, which is the one
+  compared, tells fine detail as it is. The first says what to expect of a stream that goes on, the second of one
+  that ends, as all data of an offline release do.
 - `hypercube` splits nodes by its consistency rule in proportion. With the paper's constants its sparse counters hardly
   ever fire: what it publishes is the last snapshot, and points that came since then are where the rule puts them.
 - `points` is the default, `schedule = "adaptive"`: measured here, not covered by the accuracy theorem.
@@ -109,7 +116,7 @@ def done(path: Path) -> dict[str, Line]:
 def key(facts: Line) -> str:
     """The settings among the facts of a run, as one text, and of ours the edition: other methods have none."""
     fields = Setting.__dataclass_fields__.items()
-    edition = facts.get("edition") if facts["method"] == "points" else None
+    edition = facts.get("edition") if facts["method"] in OURS else None
     return json.dumps([{name: facts.get(name, field.default) for name, field in fields}, edition], sort_keys=True)
 
 
@@ -134,11 +141,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--large-seeds", type=int, default=1, help="of a million points in two dimensions")
+    parser.add_argument("--method", nargs="+", choices=sorted(METHODS), default=list(METHODS), help="to run")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
     args = parser.parse_args()
     path = RESULTS / "points.jsonl"
     known = done(path)
-    missing = [s for s in settings(args.seeds, args.large_seeds) if key({**asdict(s), "edition": NEWEST}) not in known]
+    wanted = [s for s in settings(args.seeds, args.large_seeds) if s.method in args.method]
+    missing = [s for s in wanted if key({**asdict(s), "edition": NEWEST}) not in known]
     with ThreadPoolExecutor(args.processes) as pool:
         running = [pool.submit(measured, setting) for setting in missing]
         for finished in track(as_completed(running), total=len(running), description="runs"):
@@ -149,7 +158,7 @@ def main() -> None:
 
 def write(lines: Sequence[Line], folder: Path) -> None:
     """``points.md``, a figure of W1 for each dimension, and one of speed."""
-    used = sorted({line["edition"] for line in lines if line["method"] == "points" and "edition" in line})
+    used = sorted({line["edition"] for line in lines if line["method"] in OURS and "edition" in line})
     facts = {"epsilon": EPSILON, "delta": DELTA, "earthquakes": EARTHQUAKES}
     parts = [_INTRODUCTION.format(**facts, editions=" and ".join(map(str, used)) or "not known")]
     beside, lines = ([line for line in lines if bool(line.get("every")) is known] for known in (True, False))
@@ -188,7 +197,7 @@ def _table(lines: Sequence[Line]) -> str:
             least = min(
                 (float(np.mean(values[m])) for m in methods if m.startswith("offline") and values[m]), default=0
             )
-            beside = f"{np.mean(values['points']) / least:.2f}" if least and values.get("points") else ""
+            beside = ", ".join(f"{np.mean(values[m]) / least:.2f}" for m in OURS if least and values.get(m))
             rows.append(f"| {cloud} | {number:,} | {len({line['seed'] for line in found})} | {cells} | {beside} |")
     return "\n".join(rows) + "\n"
 
@@ -246,8 +255,8 @@ def _costs(lines: Sequence[Line]) -> str:
 def _style(method: str, methods: Sequence[str]) -> dict[str, Any]:
     others = [m for m in methods if m not in _COLOURS]
     colour = _COLOURS.get(method) or _OTHERS[others.index(method) % len(_OTHERS)]
-    mark = _MARKS.get(method, "D")
-    ours = method in ("points", "hypercube")
+    mark = _MARKS.get(method, "x")
+    ours = method in (*OURS, "hypercube")
     line = "-" if ours else ":" if method == "uniform" else "--"
     return {"color": colour, "marker": mark, "linestyle": line, "linewidth": 1.8 if ours else 1.3, "markersize": 5}
 

@@ -71,7 +71,7 @@ def test_good_rows_are_fine(tmp_path: Path) -> None:
 def test_so_few_rows_that_noise_drowns_them_are_told(tmp_path: Path) -> None:
     found = told(tmp_path, toml(), rows()[::60])
     assert found.verdict is Level.LOOK
-    off = round(off_by(found.config, 30))
+    off = round(off_by(found.config, 30, 5))
     assert 10 < off < 50
     assert f"rows: There are 5 rows, and the count of one value is off by about {off} after 30 tick(s)" in words(found)
     later = checked(found.config, found.looked, now=NOW, open_tick=3)
