@@ -77,9 +77,9 @@ delta = {delta:g}: the mean over seeds, ± half the range; in brackets its ratio
   ever fire: what it publishes is the last snapshot, and points that came since then are where the rule puts them.
 - `points` is the default, `schedule = "adaptive"`: measured here, not covered by the accuracy theorem.
 - `points` was measured with the editions of its defaults that stand beside its figures in `points.jsonl`: {editions}.
-  Runs that are in there are not repeated, unless the edition is older than the newest. Edition 14 is edition 13 where
-  the number of events is public, as beside offline methods, and edition 15 is edition 14 with delta = 0 and without a
-  horizon, as here. Decision 8 has processor seconds of larger streams.
+  Runs that are in there are not repeated, unless the edition is another one. Editions 13 and 14 are edition 15 with
+  delta = 0, a public number of events, and no horizon, as in the runs that have them. Decision 8 has processor seconds
+  of larger streams.
 - Of two methods that see all points at once the better one is `offline-haar`, in every row; the last column says how
   many times its distance `points` has. Beside the stream of trees it is `offline-privtree`.
 - `hypercube` publishes a snapshot whenever the number of points is a power of 2: its figures depend on how long ago
@@ -317,7 +317,7 @@ def _log(axis: Any, title: str) -> None:
 
 def _finish(figure: Any, axis: Any, title: str) -> None:
     handles, labels = axis.get_legend_handles_labels()
-    figure.legend(handles, labels, loc="lower center", ncols=6, frameon=False)
+    figure.legend(handles, labels, loc="lower center", ncols=8, frameon=False)
     figure.suptitle(title)
     figure.tight_layout(rect=(0, 0.07, 1, 1))
 
