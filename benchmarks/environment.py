@@ -8,13 +8,13 @@ import resource
 from importlib.metadata import version
 from typing import Any
 
-from synthstream.kinds import NEWEST
+from synthstream.kinds import EDITION
 
 
 def environment() -> dict[str, Any]:
     """Edition of the defaults, machine and versions, for a JSON line."""
     return {
-        "edition": NEWEST,
+        "edition": EDITION,
         "machine": f"{platform.machine()}, {os.cpu_count()} cores",
         "python": platform.python_version(),
         "versions": {name: version(name) for name in ("synthstream", "numpy", "numba", "polars")},

@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from synthstream.counts import Counts
 from synthstream.fit.cloud import Cloud
 from synthstream.kernel.points import Points
-from synthstream.kinds import NEWEST
 from synthstream.papers.hypercube import Hypercube
 from synthstream.partition import Partition
 from synthstream.privacy import Budget, Neighbours
@@ -81,13 +80,12 @@ def scheduled(
     number, dimension = cloud.shape
     depth = min(max(math.ceil(math.log2(max(epsilon * number, 2))), dimension), 22)
     partition = Partition(dimension=dimension, depth=depth)
-    edition = settings.get("edition", NEWEST)
-    delta = 0.0 if dimension > 1 and edition > 14 else delta  # as in streams
+    delta = 0.0 if dimension > 1 else delta  # as in streams
     budget = Budget(epsilon=epsilon, delta=delta, exact=True)
-    joint, public = joint_levels(edition, pure=delta == 0, bounded=False), neighbours == "replace-one"
-    settings = {"joint": joint, "first": first_levels(edition, public=public, bounded=False), **settings}
+    joint, public = joint_levels(pure=delta == 0, bounded=False), neighbours == "replace-one"
+    settings = {"joint": joint, "first": first_levels(public=public, bounded=False), **settings}
     how = Schedule(dimension=dimension, **settings)
-    common: dict[str, Any] = {"horizon": horizon, "neighbours": neighbours, "edition": edition}
+    common: dict[str, Any] = {"horizon": horizon, "neighbours": neighbours}
     mechanism = Points(partition=partition, budget=budget, schedule=how, **common)
     made, history = FromNodes(mechanism=mechanism), dict[int, Any]()
     gate, state, last = SeededGate(seed), mechanism.init(), None

@@ -29,7 +29,7 @@ from rich.progress import track
 
 from benchmarks.clouds import EARTHQUAKES, Cloud
 from benchmarks.points import LARGE, METHODS, Setting
-from synthstream.kinds import NEWEST
+from synthstream.kinds import EDITION
 
 mpl.use("Agg")
 import matplotlib.pyplot as plt
@@ -147,7 +147,7 @@ def main() -> None:
     path = RESULTS / "points.jsonl"
     known = done(path)
     wanted = [s for s in settings(args.seeds, args.large_seeds) if s.method in args.method]
-    missing = [s for s in wanted if key({**asdict(s), "edition": NEWEST}) not in known]
+    missing = [s for s in wanted if key({**asdict(s), "edition": EDITION}) not in known]
     with ThreadPoolExecutor(args.processes) as pool:
         running = [pool.submit(measured, setting) for setting in missing]
         for finished in track(as_completed(running), total=len(running), description="runs"):

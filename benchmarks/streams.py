@@ -27,7 +27,7 @@ from benchmarks.environment import environment
 from benchmarks.peers import RESULTS as PEERS
 from benchmarks.peers import SAME_ROWS
 from benchmarks.tabular import Setting, parsed, run
-from synthstream.kinds import NEWEST
+from synthstream.kinds import EDITION
 
 Line = dict[str, Any]
 
@@ -115,7 +115,7 @@ def main() -> None:
     parser.add_argument("--set", default="", metavar="KEY=VALUE,...", help="keys of [synthesizer]")
     parser.add_argument("--processes", type=int, default=2)
     results = Path(__file__).parent / "results"
-    parser.add_argument("--out", type=Path, default=results / f"streams-edition-{NEWEST}.jsonl")
+    parser.add_argument("--out", type=Path, default=results / f"streams-edition-{EDITION}.jsonl")
     parser.add_argument("--show", type=Path, nargs="+", metavar="FILE")
     parser.add_argument("--beside-peers", type=Path, metavar="FILE")
     args = parser.parse_args()
@@ -135,14 +135,14 @@ def main() -> None:
         for name in args.stream
     ]
     missing = [
-        s for s in settings if _key({**vars(s), "stream": s.stream, "set": keys, "edition": NEWEST}) not in known
+        s for s in settings if _key({**vars(s), "stream": s.stream, "set": keys, "edition": EDITION}) not in known
     ]
     with ProcessPoolExecutor(args.processes, mp_context=get_context("spawn")) as pool:
         running = [pool.submit(run, setting, keys=keys) for setting in missing]
         for finished in as_completed(running):
             with args.out.open("a") as file:
                 file.write(json.dumps({"bench": "streams", **finished.result(), **environment()}) + "\n")
-    mine = [line for line in read(args.out) if line.get("set", {}) == keys and line.get("edition") == NEWEST]
+    mine = [line for line in read(args.out) if line.get("set", {}) == keys and line.get("edition") == EDITION]
     print(table(by_run(mine)))
 
 

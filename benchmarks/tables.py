@@ -26,7 +26,7 @@ from rich.progress import track
 from benchmarks.environment import environment
 from benchmarks.report import write
 from benchmarks.tabular import Setting, run
-from synthstream.kinds import NEWEST
+from synthstream.kinds import EDITION
 
 RESULTS = Path(__file__).parent / "results"
 EPSILONS = (0.5, 1.0, 2.0, 4.0)
@@ -101,7 +101,7 @@ def main() -> None:
     known = done(path)
     wanted = [s for seed in range(args.seeds) for s in settings(seed)]
     wanted += [s for part in OTHERS for s in part(0) if args.seeds]
-    missing = [s for s in wanted if key({**asdict(s), "edition": NEWEST}) not in known]
+    missing = [s for s in wanted if key({**asdict(s), "edition": EDITION}) not in known]
     # Fresh processes, so that each run's memory and threads are its own.
     with ProcessPoolExecutor(args.processes, mp_context=get_context("spawn")) as pool:
         running = [pool.submit(run, setting, curve=setting.seed == 0) for setting in missing]

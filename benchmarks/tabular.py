@@ -172,7 +172,7 @@ class Private:
         """
         if isinstance(self.made, AtRefreshes):
             came, planned = self.made.came(self._history[-1]).ticks, self.made.mechanism.times
-            return list(came[:-1] if planned.closing and came[-1] + 1 == planned.horizon else came)
+            return list(came[:-1] if came[-1] + 1 == planned.horizon else came)
         times = self.made.mechanism.times if isinstance(self.made.mechanism, Epochs) else None
         return [end - 1 for end in times.ended(len(self._history))] if times else []
 

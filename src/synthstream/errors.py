@@ -138,16 +138,8 @@ class MirrorError(SinkError):
     """A mirror (``[[mirror]]``) failed, or cannot be asked what it holds before noise is drawn."""
 
 
-# Its name while a mirror was called a place.
-PlaceError = MirrorError
-
-
 class RowsRepeat(UserWarning):
     """More rows were asked for than satisfy a condition, so some are given more than once. No error."""
-
-
-class OldName(FutureWarning):
-    """A section or key of ``stream.toml`` is called otherwise now; the old name still works. No error."""
 
 
 def secretive(function: Callable[P, T]) -> Callable[P, T]:

@@ -76,10 +76,9 @@ SYNTHESIZERS: dict[str, SynthesizerKind] = {
     "hypercube": SynthesizerKind(("depth",), points=True),
 }
 
-# The edition of all defaults and fits. A stream keeps the one that it began with, so that nothing changes under it.
-# 1: streams that began before editions had a number.
-Edition = Literal[1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15]
-NEWEST: Edition = 15
+# The edition of all defaults, draws and fits. A stream says the one that it began with, and a program that has another
+# refuses it, so that nothing changes under it. Those before were never part of a version.
+EDITION = 15
 
 # How a budget is divided among tables: synthstream.kernel.tables.
 Split = Literal["auto", "equal", "sqrt-cells", "by-order"]

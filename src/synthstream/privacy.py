@@ -18,10 +18,6 @@ from synthstream.kinds import spelled
 
 Neighbours = Literal["add-remove", "replace-one"]
 
-# What a row is replaced by, and that a change is two rows; earlier versions left it to the theorems and the guides.
-_SAME_TICK, _TWO = " by another one of the same tick", "; a row that is changed, or written anew, is two"
-_COUNTED, _FALLING = " that come to be counted", " that fall"  # earlier versions said the second
-
 # The theorem by which Gaussian noise may be smaller than zCDP allows.
 EXACT = "exact-gaussian"
 
@@ -95,8 +91,9 @@ class Unit:
     def words(self) -> str:
         """The unit in a few plain words."""
         if not self.of_persons:
-            return f"any single event (one row{f', adding or taking away{_TWO}' if self.signed else ''})"
-        when = "" if self.per is None else f"{_COUNTED} within any one period of {self.per}"
+            signs = ", adding or taking away; a row that is changed, or written anew, is two" if self.signed else ""
+            return f"any single event (one row{signs})"
+        when = "" if self.per is None else f" that come to be counted within any one period of {self.per}"
         tick = "" if self.max_per_tick is None else f", {self.in_a_tick} in a tick"
         return f"all events of any one person{when} (at most {self.max_events} count{tick})"
 
@@ -319,15 +316,10 @@ class Claim:
             if budget.pure
             else f"({budget.epsilon:g}, {budget.delta:g})-differential privacy"
         )
-        change = {"add-remove": "added or removed", "replace-one": f"replaced{_SAME_TICK}"}[self.neighbours]
+        replaced = "replaced by another one of the same tick"
+        change = {"add-remove": "added or removed", "replace-one": replaced}[self.neighbours]
         provided = "".join(f", provided that {fact}" for fact in self.provided)
         return f"All releases together, {span}, satisfy {kind} for {self.unit.words} being {change}{provided}."
-
-    def wordings(self, budget: Budget) -> tuple[str, ...]:
-        """The sentence as it is said now, and as earlier versions said it: their streams keep theirs, in the chain."""
-        now = self.words(budget)
-        old = now.replace(_COUNTED, _FALLING).replace(_TWO, "")
-        return tuple(dict.fromkeys([now, old, old.replace(_SAME_TICK, "")]))
 
 
 def compose(claims: Iterable[Claim]) -> tuple[Fraction, Fraction | None, Fraction | None]:

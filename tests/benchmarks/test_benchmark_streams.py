@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from benchmarks import data, streams, tabular
 from synthstream.errors import ConfigError
-from synthstream.kinds import NEWEST
+from synthstream.kinds import EDITION
 from synthstream.synthesizers.assembly import synthesizer_for
 from synthstream.workload import Workload
 
@@ -212,7 +212,7 @@ def test_files_side_by_side(
     assert quarters([line, worse], "avg_we") == pytest.approx(1.5 * quarters([line], "avg_we"))
 
     path = tmp_path / "streams.jsonl"
-    path.write_text(json.dumps({**line, "edition": NEWEST}) + "\n")
+    path.write_text(json.dumps({**line, "edition": EDITION}) + "\n")
     command = "streams --stream tiny --epsilon 10 --delta 1e-9 --seeds 1 --out"
     monkeypatch.setattr(sys, "argv", [*command.split(), str(path)])
     streams.main()

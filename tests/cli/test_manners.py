@@ -161,14 +161,6 @@ def test_quiet_prints_nothing_and_verbose_says_what_is_being_done(folder: Path) 
     assert both.returncode == 2
 
 
-def test_an_old_name_is_told_once_on_the_error_stream_and_not_with_quiet(folder: Path) -> None:
-    path = folder / "stream.toml"
-    path.write_text(f'{path.read_text()}\n[[also]]\nkind = "delta"\npath = "lake"\n')
-    found = synthstream("status", "stream.toml", cwd=folder)
-    assert found.stderr == "Note: [[also]] is called [[mirror]] now; the old name still works.\n"
-    assert (found.returncode, synthstream("status", "-q", "stream.toml", cwd=folder).stderr) == (0, "")
-
-
 def test_what_verbose_says_depends_on_no_row(tmp_path: Path) -> None:
     said = []
     for number in (0, 5000):

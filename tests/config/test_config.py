@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,9 +12,9 @@ import pytest
 
 from synthstream.config.config import StreamConfig, load
 from synthstream.config.differing import differences
-from synthstream.errors import ConfigError, OldName, SourceError
+from synthstream.errors import ConfigError, SourceError
 from synthstream.ingest.draft import draft
-from synthstream.kinds import NEWEST
+from synthstream.kinds import EDITION
 from tests.support.configs import GOOD
 from tests.support.streams import text_of
 
@@ -274,28 +273,6 @@ def test_no_difference_is_without_words(text: str) -> None:
     assert differences({"columns.n": {"type": "number", "min": 0.0}}, {"columns.n": {"type": "number", "min": -0.0}})
 
 
-OLD_NAMES = {
-    "[[also]] is called [[mirror]] now": ('[[also]]\nkind = "delta"\npath = "lake"\n', ("[[also]]", "[[mirror]]")),
-    "budget in [synthesizer] is called shares now": (
-        '[synthesizer]\nmeasure = "always"\nbudget = "equal"\n',
-        ("budget", "shares"),
-    ),
-}
-
-
-@pytest.mark.parametrize("notice", OLD_NAMES)
-def test_old_names_still_work_with_a_notice_and_change_no_stream(tmp_path: Path, notice: str) -> None:
-    more, names = OLD_NAMES[notice]
-    with pytest.warns(OldName, match=re.escape(f"{notice}; the old name still works")):
-        old = StreamConfig.from_toml(GOOD + more, base=tmp_path)
-    assert old == StreamConfig.from_toml(GOOD + more.replace(*names), base=tmp_path)
-    with pytest.warns(OldName), pytest.raises(ConfigError, match=r"line 27: (mirror|synthesizer)\.x: "):
-        StreamConfig.from_toml(GOOD + more.replace("\n", "\nx = 1\n", 1))
-    both = GOOD + (more + more.replace(*names) if "[[" in notice else f'{more}shares = "equal"\n')
-    with pytest.raises(ConfigError, match=re.escape(notice)):
-        StreamConfig.from_toml(both)
-
-
 def test_a_way_of_measuring_that_does_not_fit_the_budget_is_refused_by_name() -> None:
     pure = GOOD.replace("delta = 1e-9", "delta = 0")
     assert pure != GOOD
@@ -303,12 +280,15 @@ def test_a_way_of_measuring_that_does_not_fit_the_budget_is_refused_by_name() ->
         StreamConfig.from_toml(f'{pure}[synthesizer]\nmeasure = "refresh"\n')
 
 
-def test_a_stream_of_a_later_edition_is_refused_in_words() -> None:
+@pytest.mark.parametrize(("edition", "facts"), [(1, {}), *((e, {"edition": e}) for e in (EDITION - 1, EDITION + 1))])
+def test_a_stream_of_another_edition_is_refused_in_words(edition: int, facts: dict[str, Any]) -> None:
     config = StreamConfig.from_toml(GOOD)
-    assert config.begun_as({}).edition == 1
-    assert config.begun_as({"edition": NEWEST}).genesis == config.genesis != config.begun_as({}).genesis
-    with pytest.raises(ConfigError, match="a later version began this stream"):
-        config.begun_as({"edition": NEWEST + 1})
+    with pytest.raises(ConfigError, match=f"began with edition {edition} .* Go on with the version that began it"):
+        config.begun_as(facts)
+    cut = {"edition": EDITION, "cuts": [{"tick": 3, "edition": facts.get("edition", 1)}]}
+    with pytest.raises(ConfigError, match=f"began with edition {edition} "):
+        config.begun_as(cut)
+    assert config.begun_as({"edition": EDITION}) == config
 
 
 def test_a_chain_begins_with_the_old_names() -> None:
@@ -323,13 +303,13 @@ def test_a_chain_begins_with_the_old_names() -> None:
 @pytest.mark.parametrize(
     ("kind", "began"),
     [
-        *[("refresh", "781f38f2cec0"), ("epochs", "241c0fd07b41"), ("selective", "f7fb0e7c90e8")],
-        *[("hypercube", "5c10beea706b"), ("points-signed", "8c7ea2ecb084"), ("persons", "9580734bb701")],
-        ("places", "8879971896ba"),
+        *[("refresh", "9c598f6dfa56"), ("epochs", "382917e1f18c"), ("selective", "397120b5015f")],
+        *[("hypercube", "5de4e0afae65"), ("points-signed", "402a35e86f83"), ("persons", "8c8163266753")],
+        ("places", "28e1ec75ee52"),
     ],
 )
 def test_the_chain_of_a_running_stream_begins_as_it_did(tmp_path: Path, kind: str, began: str) -> None:
-    config = StreamConfig.from_toml(text_of(kind), base=tmp_path).begun_as({"edition": 10})
+    config = StreamConfig.from_toml(text_of(kind), base=tmp_path)
     assert config.genesis.startswith(began), (
         "The settings say something else, so every running stream of this kind is refused. What a new key brings "
         "stands in StreamConfig.public_json and SynthesizerConfig.public only where the key is said."

@@ -174,11 +174,3 @@ def test_too_many_combinations() -> None:
     bins = HEAD.replace("max = 9\nbins = 5", "max = 999\nbins = 1000")
     with pytest.raises(ConfigError, match=r"constraints: .* allowed combinations are too many; at most 100,000"):
         StreamConfig.from_toml(bins + ORDER)
-
-
-def test_the_first_edition_has_none() -> None:
-    from synthstream.synthesizers.assembly import synthesizer_of
-
-    synthesizer_of(read(ALLOWED))
-    with pytest.raises(ConfigError, match="edition 2"):
-        synthesizer_of(read(ALLOWED).begun_as({}))

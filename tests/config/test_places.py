@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from itertools import combinations
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,6 @@ import pytest
 from synthstream.config.config import StreamConfig
 from synthstream.config.places import weights_of, words_of
 from synthstream.errors import ConfigError
-from synthstream.kinds import NEWEST
 from synthstream.schema.places import View
 from synthstream.synthesizers.assembly import claim_of, synthesizer_of
 from tests.support.configs import category, number, stream_toml
@@ -58,16 +56,6 @@ def test_more_events_and_more_budget_mean_finer_grids() -> None:
     assert finest(60_000, unit='{ person = "who", max_events = 50 }') < finest(60_000)
 
 
-def test_a_stream_that_runs_keeps_its_tables() -> None:
-    """Those, and the columns, that edition 4 gave it."""
-    config = read(KIND, *FLAGS, place("events = 40000"))
-    before = config.begun_as({"edition": 4})
-    assert before.schema.hash.startswith("4af28d44ce54")
-    assert [len(tables(one)) for one in (before, config)] == [320, 300]
-    assert before.begun_as({"edition": 4}) == before
-    assert config.begun_as({"edition": 5}).schema == config.schema
-
-
 def depth_of(config: StreamConfig) -> int:
     return max(column.depth for column in config.schema.columns if isinstance(column, View))
 
@@ -83,64 +71,8 @@ def test_with_delta_0_a_cell_takes_34_events_over_the_cube_root_of_epsilon() -> 
     persons = '{ person = "who", max_events = 8 }'
     assert [pure(events, 8.0, unit=persons) for events in (34_800, 34_900)] == [4, 5]
     few = read(KIND, place("events = 1000000"), delta=0, epsilon=0.001)
-    assert depth_of(few) == depth_of(few.begun_as({"edition": 7})) == 3  # never finer than before
+    assert depth_of(few) == 3
     assert depth_of(read(KIND, place("depth = 7"), delta=0)) == 7
-
-
-def test_a_stream_that_runs_keeps_its_grids() -> None:
-    """Tables, constraints, and with them the head of its chain, as edition 7 had them."""
-    box = BOX.replace('"lat", "lon"', '"lat2", "lon2"')
-    config = read(KIND, *FLAGS, place("events = 40000"), place('with = ["at"]', box, "to"), delta=0)
-    before = config.begun_as({"edition": 7})
-    assert [depth_of(one) for one in (config, before)] == [5, 6]
-    assert before.genesis.startswith("bd6868025ba0")
-    assert before.begun_as({"edition": NEWEST}) == config
-    readers = StreamConfig.from_toml(config.settings)  # who have no more than the settings
-    assert readers.begun_as({"edition": 7}).genesis == before.genesis
-
-
-def test_a_grid_of_the_former_rule_may_still_be_named() -> None:
-    """A stream that runs may name one; its edition is found after the text is read."""
-    config = read(KIND, place("events = 40000"), OF_6, delta=0)
-    assert (config.edition, depth_of(config)) == (7, 6)
-    assert config.begun_as({"edition": 7}) == config
-    assert config.older_grids == ("at_6",)
-    with pytest.raises(ConfigError, match="Did you mean 'at_5'"):
-        read(KIND, place("events = 40000"), OF_6.replace("at_6", "at_7"), delta=0)
-
-
-def test_a_successor_has_the_rule_of_its_own_edition(tmp_path: Path) -> None:
-    text = stream_toml(KIND, place("events = 40000"), delta=0)
-    (tmp_path / "old.toml").write_text(text)
-    more = StreamConfig.from_toml(text + '[after]\nconfig = "old.toml"\n', base=tmp_path)
-    later = more.begun_as({"edition": 8, "cuts": [{"tick": 4, "edition": 7}]})
-    assert later.after is not None
-    assert [depth_of(one) for one in later.lives] == [6, 5]
-    assert later.after.mapping.places == (0, 1, 2, 3, 4, 5)
-    before = more.begun_as({"edition": 7, "cuts": [{"tick": 4, "edition": 7}]})
-    assert [depth_of(one) for one in before.lives] == [6, 6]
-    assert before.after is not None
-    assert before.after.mapping.places == (0, 1, 2, 3, 4, 5, 6)
-
-
-def test_a_successor_of_named_grids_is_of_the_newest_edition(tmp_path: Path) -> None:
-    """What its predecessor names, and a mistake elsewhere, do not decide its own edition."""
-    text = stream_toml(KIND, place("events = 40000"), delta=0)
-    (tmp_path / "old.toml").write_text(text + OF_6)
-    after = '[after]\nconfig = "old.toml"\n'
-    coarser = StreamConfig.from_toml(text + after, base=tmp_path)
-    assert [(life.edition, depth_of(life)) for life in coarser.lives] == [(7, 6), (NEWEST, 5)]
-    deep = stream_toml(KIND, place("events = 40000\ndepth = 6"), delta=0)
-    found = StreamConfig.from_toml(deep + after, base=tmp_path)
-    assert [(life.edition, depth_of(life), life.older_grids) for life in found.lives] == [
-        (7, 6, ("at_6",)),
-        (NEWEST, 6, ()),
-    ]
-    (tmp_path / "old.toml").write_text(text)  # its edition is not known
-    unknown = StreamConfig.from_toml(deep + after, base=tmp_path)
-    assert [(life.edition, depth_of(life)) for life in unknown.lives] == [(NEWEST, 5), (NEWEST, 6)]
-    known = unknown.begun_as({"edition": 8, "cuts": [{"tick": 4, "edition": 7}]})
-    assert [(life.edition, depth_of(life)) for life in known.lives] == [(7, 6), (8, 6)]
 
 
 def test_crossing_is_left_out_where_noise_would_drown_it() -> None:

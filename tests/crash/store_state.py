@@ -1,6 +1,6 @@
 """Writes the states that later versions must be able to open: ``python -m tests.crash.store_state [KIND ...]``.
 
-Those of former formats and editions stay as they are.
+Those of former formats stay as they are.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import tempfile
 from pathlib import Path
 
 from synthstream import Stream
-from synthstream.kinds import NEWEST
+from synthstream.kinds import EDITION
 from synthstream.state.store import FORMAT
 from tests.support.streams import KINDS, PERSONS, configured, rows
 
@@ -28,7 +28,7 @@ def main() -> None:
                 list(stream.run())
             configured(folder, kind)
             (folder / "rows-1.parquet").unlink()
-            target = STATES / f"format-{FORMAT}-edition-{NEWEST}-{kind}"
+            target = STATES / f"format-{FORMAT}-edition-{EDITION}-{kind}"
             shutil.rmtree(target, ignore_errors=True)
             shutil.copytree(folder, target, ignore=shutil.ignore_patterns("lock", "*-wal", "*-shm"))
 

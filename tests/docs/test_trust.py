@@ -66,7 +66,6 @@ DECLARED = {
     "state/database.py": "commits",
     "publish/delta.py": "what is published elsewhere",
     "state/folder.py": "who can read the state",
-    "state/migration.py": "commits",
     "schema/mapping.py": "codes of rows that wait",
     "schema/region.py": "points to cells",
     "schema/districts.py": "coordinates to codes",

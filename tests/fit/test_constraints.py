@@ -15,7 +15,6 @@ from synthstream.config.config import StreamConfig
 from synthstream.constraints import ALL_OFFERED, Group, joined
 from synthstream.fit.aims import Earlier, aims
 from synthstream.fit.population import Population, fit
-from synthstream.kinds import Edition
 from synthstream.measured import Measured
 from synthstream.workload import CodeArray, Workload
 from tests.support.configs import number, stream_toml
@@ -98,9 +97,8 @@ def test_rows_without_noise_have_the_true_tables() -> None:
     )
 
 
-@pytest.mark.parametrize("edition", [14, 15])
-def test_between_refreshes_rows_follow_what_single_columns_say(edition: Edition) -> None:
-    """What has come since the larger tables were measured has another mix. Rows of edition 14 kept the one before."""
+def test_between_refreshes_rows_follow_what_single_columns_say() -> None:
+    """What has come since the larger tables were measured has another mix."""
     workload, before = Workload.all_up_to(2, sizes=SIZES), dependent(4000)
     come = dependent(12_000, seed=1)
     true = np.concatenate([before, come[come[:, 0] > 0][:3000]])
@@ -108,10 +106,10 @@ def test_between_refreshes_rows_follow_what_single_columns_say(edition: Edition)
     rows = fit(first, seed=0, fresh=True, groups=[THREE])
     then = Earlier(first, shared=np.zeros(len(workload.marginals)))
     for seed in (1, 2):  # rows take a release or two
-        rows = fit(now, start=rows, seed=seed, edition=edition, fresh=False, then=then, groups=[THREE])
+        rows = fit(now, start=rows, seed=seed, fresh=False, then=then, groups=[THREE])
         assert violating(rows, (THREE,)) == 0
     off = [float(np.abs(rows.counts(workload) - workload.count(true))[workload.slice_of((c,))].max()) for c in range(3)]
-    assert max(off) < 120 if edition > 14 else off[0] > 900
+    assert max(off) < 120
 
 
 @settings(max_examples=25, deadline=None)
@@ -150,8 +148,7 @@ def test_rare_combinations_do_not_follow_the_noise_of_a_column_that_changes() ->
     assert np.mean(off) < 7
 
 
-@pytest.mark.parametrize("edition", [14, 15])
-def test_where_all_is_measured_at_every_tick_coarse_grids_follow_those_who_move(edition: Edition) -> None:
+def test_where_all_is_measured_at_every_tick_coarse_grids_follow_those_who_move() -> None:
     """Events come to one half, then to the other. What moves a half drowns in the noise of each of its 128 cells."""
     grids = Group.of([0, 1], np.array([[cell // 128, cell] for cell in range(256)]), nests=[(0, 1)])
     workload, rng = Workload(sizes=(2, 256), marginals=((), (0,), (1,))), np.random.default_rng(0)
@@ -160,17 +157,14 @@ def test_where_all_is_measured_at_every_tick_coarse_grids_follow_those_who_move(
         cells = rng.integers(0, 128, 500) + 128 * (tick >= 20)
         events = np.concatenate([events, np.stack([cells // 128, cells], axis=1).astype(np.int32)])
         now = replace(noisy(workload, events, sigma=40, seed=tick), tick=tick)
-        rows = fit(now, start=rows, seed=tick, edition=edition, groups=[grids])
+        rows = fit(now, start=rows, seed=tick, groups=[grids])
         off.append(int((rows.codes[:, 0] == 0).sum() - (events[:, 0] == 0).sum()))
     rms = float(np.sqrt(np.mean(np.square(off[20:]))))
-    assert rms < 80 if edition > 14 else rms > 300
+    assert rms < 80
 
 
-@pytest.mark.parametrize("edition", [14, 15])
-def test_rows_come_nearer_to_joint_counts_than_to_tables(edition: Edition) -> None:
-    """A code decides its group, so each table tells of the other. Rows of edition 14 moved only for what stands out of
-    the noise of both tables.
-    """
+def test_rows_come_nearer_to_joint_counts_than_to_tables() -> None:
+    """A code decides its group, so each table tells of the other: less than the noise of both makes a row move."""
     group = Group.of([0, 1], np.array([[code, code // 2] for code in range(40)]))
     workload, rng = Workload(sizes=(40, 20), marginals=((), (0,), (1,))), np.random.default_rng(0)
     codes = rng.integers(0, 40, 8000)
@@ -178,9 +172,9 @@ def test_rows_come_nearer_to_joint_counts_than_to_tables(edition: Edition) -> No
     for tick in range(6):
         now = noisy(workload, events[: 2000 + 1000 * tick], sigma=20, seed=tick)
         aim = aims(now, groups=[group]).cells[workload.slice_of((0,))]
-        rows = fit(now, start=rows, seed=tick, edition=edition, fresh=True, groups=[group])
+        rows = fit(now, start=rows, seed=tick, fresh=True, groups=[group])
         off.append(float(np.abs(rows.counts(workload)[workload.slice_of((0,))] - aim).sum()))
-    assert np.mean(off[1:]) < 380 if edition > 14 else np.mean(off[1:]) > 420
+    assert np.mean(off[1:]) < 380
 
 
 def test_of_very_many_combinations_some_are_offered() -> None:
@@ -234,11 +228,6 @@ def test_no_rows_at_all() -> None:
         tick=0, workload=workload, values=np.full(workload.cells, -5.0), variance=np.ones(len(workload.marginals))
     )
     assert fit(known, seed=0, groups=(THREE,)).number == 0
-
-
-def test_edition_1_has_no_constraints() -> None:
-    with pytest.raises(ValueError, match="edition"):
-        fit(noisy(Workload.all_up_to(2, sizes=SIZES), dependent(), sigma=1), seed=0, edition=1, groups=(THREE,))
 
 
 def test_too_many_combinations_are_refused() -> None:

@@ -16,7 +16,6 @@ from synthstream.fit.population import Population
 from synthstream.kernel.epochs import Epochs
 from synthstream.kernel.points import Points
 from synthstream.kernel.tables import Marginals
-from synthstream.kinds import Edition
 from synthstream.measured import Measured
 from synthstream.partition import Partition
 from synthstream.privacy import Budget
@@ -258,10 +257,7 @@ def test_ticks_are_grouped_so_that_runs_show_their_beginning() -> None:
     assert tables.groups_of([1, 30, 365, 3650], 1e5) == [[1, 30], [365, 3650]]
 
 
-@pytest.mark.parametrize("edition", [14, 15])
-def test_the_forecast_ends_the_last_epoch_of_points_with_the_horizon(
-    edition: Edition, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_forecast_ends_the_last_epoch_of_points_with_the_horizon(monkeypatch: pytest.MonkeyPatch) -> None:
     seen, stepped = dict[int, bool](), Points.step
 
     def step(self: Points, *args: Any) -> Any:
@@ -272,10 +268,10 @@ def test_the_forecast_ends_the_last_epoch_of_points_with_the_horizon(
     monkeypatch.setattr(Points, "step", step)
     box, schedule = Partition(dimension=2, depth=8), Schedule(dimension=2)
     budget = Budget(epsilon=1.0, delta=0.0)
-    mechanism = Points(partition=box, budget=budget, horizon=30, schedule=schedule, edition=edition)
+    mechanism = Points(partition=box, budget=budget, horizon=30, schedule=schedule)
     points.Run(FromNodes(mechanism=mechanism), ticks=[29, 30], events_per_tick=90.0).errors()
     assert list(seen)[-2:] == [28, 29]
-    assert [seen[28], seen[29]] == [False, edition > 14]
+    assert [seen[28], seen[29]] == [False, True]
 
 
 @pytest.mark.slow

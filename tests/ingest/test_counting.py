@@ -17,7 +17,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from synthstream import Counting, CountsByTick, Stream, StreamConfig
-from synthstream.config.after import After
 from synthstream.counts import Counts
 from synthstream.errors import BatchConflict, ConfigError, CountsMismatch, SchemaError
 from synthstream.evaluate.custodian import Truth
@@ -170,13 +169,6 @@ def test_counts_count_once_under_their_id_and_late_ones_in_the_open_tick(tmp_pat
         stream.add(counting.count(late))
         *_, last = stream.run()
         assert last.measured.marginal(())[0] == 80
-
-
-def test_a_successor_has_no_edition_to_be_told(tmp_path: Path) -> None:
-    config = config_of("always", tmp_path)
-    successor = replace(config, after=After(config=config, schema=config.schema))
-    with pytest.raises(ConfigError, match="one for each of its lives"):
-        Counting(successor, edition=7)
 
 
 def test_counts_of_others_are_refused(tmp_path: Path) -> None:

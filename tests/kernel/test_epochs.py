@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 from contextlib import nullcontext
 from fractions import Fraction
-from typing import get_args
 
 import numpy as np
 import pytest
@@ -16,7 +15,6 @@ from synthstream.fit.population import Population
 from synthstream.kernel.choosing import GRID, distances, l1_scores
 from synthstream.kernel.epochs import Epochs
 from synthstream.kernel.gate import Gate
-from synthstream.kinds import Edition
 from synthstream.measured import Measured
 from synthstream.privacy import Budget, Neighbours, Unit
 from synthstream.synthesizers.epochs import InEpochs
@@ -83,17 +81,12 @@ def test_worst_path_cost_on_exhaustive_neighbours(neighbours: Neighbours, picks:
 
 
 @pytest.mark.sparing(4)
-@pytest.mark.parametrize("edition", [1, 2])
 @pytest.mark.parametrize("neighbours", ["add-remove", "replace-one"])
 @pytest.mark.parametrize("picks", [2, 3])
-def test_worst_path_cost_of_signed_events_stays_within_the_claim(
-    neighbours: Neighbours, picks: int, edition: Edition
-) -> None:
+def test_worst_path_cost_of_signed_events_stays_within_the_claim(neighbours: Neighbours, picks: int) -> None:
     """A row whose sign turns moves one cell of each table by two, the total too; nothing costs more than the claim."""
     signed = Unit(signed=True)
-    m = Epochs(
-        workload=WORKLOAD, budget=PURE, horizon=4, neighbours=neighbours, picks=picks, unit=signed, edition=edition
-    )
+    m = Epochs(workload=WORKLOAD, budget=PURE, horizon=4, neighbours=neighbours, picks=picks, unit=signed)
     claim = m.claim().pure
     assert claim is not None
     rows = [np.array([row], dtype=np.int32) for row in itertools.product(*map(range, SIZES))]
@@ -118,7 +111,7 @@ def test_worst_path_cost_of_signed_events_stays_within_the_claim(
     assert worst <= claim * (1 + Fraction(1, 10**12))
     # Choices cost less than is charged for them: no candidate moves by the whole sensitivity while others stay. An
     # event in the place of another leaves the number of rows as it is.
-    assert worst > claim * Fraction(9 if edition == 1 or neighbours == "add-remove" else 8, 10)
+    assert worst > claim * Fraction(9 if neighbours == "add-remove" else 8, 10)
 
 
 def test_signs_are_part_of_the_numbers_a_stream_begins_with() -> None:
@@ -197,8 +190,7 @@ def test_distances_are_exact_and_move_by_one_grid_step_for_each_event() -> None:
     assert np.all(wild > 0)
 
 
-@pytest.mark.parametrize(("edition", "chosen"), [(5, False), (6, True)])
-def test_a_large_table_that_holds_much_is_chosen(edition: Edition, chosen: bool) -> None:
+def test_a_large_table_that_holds_much_is_chosen() -> None:
     """A column and a function of it have 1,200 cells, in most of which hardly an event is expected."""
     workload = Workload.all_up_to(2, sizes=(40, 30, 3, 3))
     rng, shares = np.random.default_rng(0), 1 / np.arange(1, 41)
@@ -207,11 +199,11 @@ def test_a_large_table_that_holds_much_is_chosen(edition: Edition, chosen: bool)
     small[:, 1] = np.where(rng.random(6_000) < 0.1, small[:, 0], small[:, 1])
     rows = np.column_stack([codes[:, 0], codes[:, 0] * 3 // 4, small]).astype(np.int32)
     guess = np.column_stack([codes[:, 1], rows[:, 1:2], rng.permutation(small[:, 0]), small[:, 1]]).astype(np.int32)
-    m = Epochs(workload=workload, budget=Budget(epsilon=0.2, delta=0.0), horizon=1, picks=2, edition=edition)
+    m = Epochs(workload=workload, budget=Budget(epsilon=0.2, delta=0.0), horizon=1, picks=2)
     plan = Ahead(workload=workload, rows=Population.of(workload, guess))
     _, measured = m.step(m.init(), workload.count(rows), ExactGate(), plan)
     found = {marginal for marginal in measured.workload.marginals if len(marginal) == 2}
-    assert ((2, 3) in found, (0, 1) in found) == (True, chosen)
+    assert {(2, 3), (0, 1)} <= found
 
 
 def test_noise_adds_all_of_it_or_what_just_stands_out_of_it() -> None:
@@ -289,20 +281,18 @@ def test_every_epoch_ends_once() -> None:
 
 @pytest.mark.parametrize("horizon", [1, 2, 6, 8, 9, 60])
 def test_the_last_epoch_ends_with_the_horizon(horizon: int) -> None:
-    m, former = mechanism(horizon=horizon), mechanism(horizon=horizon, edition=9)
-    assert m.times.ended(horizon) == sorted({*former.times.ended(horizon), horizon})
+    m, endless = mechanism(horizon=horizon), mechanism(horizon=None)
+    assert m.times.ended(horizon) == sorted({*endless.times.ended(horizon), horizon})
     assert [t + 1 for t in range(horizon) if m.times.ends(t)] == m.times.ended(horizon)
     for tick in range(horizon):
         begin, end = m.times.span(tick)
-        assert (begin, end) == (former.times.begin(tick), min(former.times.span(tick)[1], horizon))
+        assert (begin, end) == (endless.times.begin(tick), min(endless.times.span(tick)[1], horizon))
 
 
 def test_what_came_at_the_end_is_measured_at_the_end() -> None:
     row = np.zeros((3, 3), dtype=np.int64)
-    editions: tuple[tuple[Edition, int], ...] = ((9, 1), (10, 6))
-    for edition, tables in editions:
-        measured = run(mechanism(picks=2, horizon=7, edition=edition), [row] * 7, ExactGate())
-        assert [len(found.workload.marginals) for found in measured] == [6, 6, 6, 1, 6, 1, tables]
+    measured = run(mechanism(picks=2, horizon=7), [row] * 7, ExactGate())
+    assert [len(found.workload.marginals) for found in measured] == [6, 6, 6, 1, 6, 1, 6]
     assert measured[6].since.tolist() == [0, 5, 5, 5, 5, 5]
     assert measured[6].marginal((0,))[0].tolist() == [6, 0]
 
@@ -323,26 +313,8 @@ def signed_epochs(*epochs: tuple[float, float]) -> list[Measured]:
     ]
 
 
-@pytest.mark.parametrize(
-    ("epochs", "expected"),
-    [
-        ([(500.0, 500.0), (200.0, -200.0)], [700, 300]),  # as many rows come as go
-        ([(500.0, 500.0), (0.0, -400.0)], [500, 100]),
-        ([(500.0, 500.0), (-200.0, -200.0)], [300, 300]),
-        ([(500.0, 500.0), (3.0, -4.0), (-6.0, 5.0)], [500, 500]),  # noise
-        ([(-300.0, 0.0), (100.0, 500.0)], [-200, 500]),
-    ],
-)
-def test_tables_of_signed_epochs_follow_deletions(epochs: list[tuple[float, float]], expected: list[float]) -> None:
-    found = pooled(signed_epochs(*epochs), signed=True, edition=1)
-    assert found.marginal((0,))[0] == pytest.approx(expected, abs=15)
-    assert np.all(found.variance > 0)
-
-
 def test_totals_below_zero_leave_estimates_finite() -> None:
     for epochs in ([(-5.0, -9.0)], [(-500.0, 2.0), (0.0, 0.0), (0.0, -1.0)], [(0.0, 0.0)]):
-        for signed in (False, True):
-            for edition in get_args(Edition):
-                found = pooled(signed_epochs(*epochs), signed=signed, edition=edition)
-                assert np.all(np.isfinite(found.values))
-                assert np.all(np.isfinite(found.variance))
+        found = pooled(signed_epochs(*epochs))
+        assert np.all(np.isfinite(found.values))
+        assert np.all(np.isfinite(found.variance))

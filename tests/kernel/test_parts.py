@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -12,7 +11,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from synthstream.fit.ahead import Ahead
 from synthstream.kernel.epochs import Epochs
 from synthstream.kernel.gate import Gate
 from synthstream.measured import Measured
@@ -344,29 +342,10 @@ def test_the_claim_is_that_of_the_dearest_number() -> None:
         assert (m.claim().pure or 0) > Fraction(11, 10)
 
 
-@pytest.mark.parametrize("edition", [2, 14, 15])
-def test_the_plan_is_of_the_edition_of_the_stream(edition: Any) -> None:
-    made = InEpochs(mechanism=Epochs(workload=FOUR, budget=PURE, horizon=TICKS, edition=edition))
-    assert made._plan(0, None, {}).edition == edition
-
-
 def test_what_an_epoch_showed_is_kept_for_the_next() -> None:
     m = Epochs(workload=FOUR, budget=PURE, horizon=TICKS)
     state, _ = m.step(m.init(), FOUR.count(np.zeros((50, 4), dtype=np.int32)), SeededGate("0"), Adaptive(workload=FOUR))
     assert state["shown"][0] in m.open_to
-
-
-def test_with_picks_edition_15_has_the_shares_of_edition_14() -> None:
-    for picks in (3, 6, 9):
-        old, new = (
-            Epochs(workload=FOUR, budget=PURE, horizon=TICKS, picks=picks, edition=edition) for edition in (14, 15)
-        )
-        assert [s.tolist() for s in old.scales.values()] == [s.tolist() for s in new.scales.values()]
-
-
-def test_up_to_edition_14_the_first_guess_is_uniform_to_the_last_bit() -> None:
-    wide = Workload.all_up_to(2, sizes=(160, 320))
-    assert np.array_equal(Ahead(workload=wide, edition=14).guess(225.0, np.zeros(0)), uniform(wide, 225.0))
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -454,25 +433,6 @@ def test_a_plan_of_releases_survives_the_store() -> None:
             assert all(np.array_equal(a, b) for a, b in zip(again.numbers(), measured.numbers(), strict=True))
             shorter = replace(measured, rows=None)
             assert np.array_equal(shorter.numbers()[0], measured.numbers()[0]) != signed  # the chain holds the rows
-
-
-# -- edition 1 --------------------------------------------------------------------------------------------------
-
-# Of the code before there were editions.
-GOLDEN = {False: ("aa447694b8da3eec", "e5e238792863396a"), True: ("0bf32d8bb69d3d8e", "a71c25d21ea8c012")}
-
-
-@pytest.mark.parametrize("signed", [False, True])
-def test_edition_1_draws_packs_and_remembers_what_it_always_did(signed: bool) -> None:
-    m = mechanism(signed=signed, edition=1, neighbours="replace-one" if signed else "add-remove")
-    made, drawn = InEpochs(mechanism=m), hashlib.sha256()
-    state = m.init()
-    for tick, counts in enumerate(background(m)):
-        state, measured = m.step(state, counts, SeededGate(tick), Ahead(workload=WORKLOAD))
-        drawn.update(made.pack(measured).tobytes() + repr(measured.facts()).encode())
-        for name in sorted(state):
-            drawn.update(name.encode() + state[name].tobytes())
-    assert (drawn.hexdigest()[:16], m.fingerprint()[:16]) == GOLDEN[signed]
 
 
 def test_a_tick_that_is_taken_up_again_comes_to_the_same_state() -> None:

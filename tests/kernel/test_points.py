@@ -52,7 +52,7 @@ THREE = Region(
 )
 
 
-Kind = Literal["adaptive", "first", "joint-2", "joint-3", "by-level", "fixed"]
+Kind = Literal["adaptive", "first", "joint-2", "joint-3", "fixed"]
 
 
 class Together(Schedule):
@@ -64,10 +64,8 @@ class Together(Schedule):
 
 def scheduled(name: Kind, partition: Partition) -> Schedule:
     """``adaptive``: ends are planned by node; ``first``: the first two levels are read together; ``joint``: all of them
-    are, by twos or threes; ``by-level``: as in edition 2.
+    are, by twos or threes.
     """
-    if name == "by-level":
-        return Schedule(dimension=partition.dimension, edition=2)
     if name == "first":
         return Schedule(dimension=partition.dimension, first=2)
     if name == "joint-2" or name == "joint-3":
@@ -131,8 +129,6 @@ def cost(points: Points, one: TracingGate | list[list[tuple[int, int]]], other: 
         ("joint-2", 0.0),
         ("joint-3", 0.0),
         ("joint-2", 1e-9),
-        ("by-level", 0.0),
-        ("by-level", 1e-9),
         ("fixed", 0.0),
     ],
 )
@@ -176,7 +172,7 @@ def test_parts_of_a_budget_never_add_up_to_more(monkeypatch: pytest.MonkeyPatch)
                 schedule, shape = Schedule(dimension=2, kind=kind), Shape(masses, moving)  # type: ignore[arg-type]
                 plan = schedule.within(shape, events, depth, 3.0)
                 left = WHOLE - plan.units.sum()
-                end = schedule.end(shape, events, depth, 3.0, left)
+                end = schedule.end(depth, int(left))
                 assert plan.units.sum() <= WHOLE // 2
                 assert end.sum() <= left
                 assert min(end.min(), plan.units.min(initial=LEAST)) >= LEAST
@@ -184,7 +180,7 @@ def test_parts_of_a_budget_never_add_up_to_more(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(Schedule, "end", lambda *a, **k: greedy(*a, **k) * 2)
     gate = TracingGate(ExactGate())
     with pytest.raises(ValueError, match="add up to more"):
-        drawn(mechanism(schedule="by-level"), stream(1), gate)
+        drawn(mechanism(schedule="fixed"), stream(1), gate)
     assert {call.value.size for call in gate.trace} == {1}  # nothing but numbers of events was drawn
 
 
@@ -198,8 +194,8 @@ class Hostile(Together):
     def within(self, shape: Shape, events: float, depth: int, scale: float) -> EpochPlan:
         return self.opening or super().within(shape, events, depth, scale)
 
-    def end(self, shape: Shape, events: float, depth: int, scale: float, left: int) -> IntArray:
-        return super().end(shape, events, depth, scale, left) if self.closing is None else self.closing
+    def end(self, depth: int, left: int) -> IntArray:
+        return super().end(depth, left) if self.closing is None else self.closing
 
     def nodes(self, mass: FloatArray, left: IntArray, depth: int, scale: float, joint: int, below: int) -> IntArray:
         return super().nodes(mass, left, depth, scale, joint, below) if self.wanted is None else self.wanted(left)
@@ -236,7 +232,7 @@ def test_a_plan_that_is_none_is_refused_before_any_draw(opening: EpochPlan) -> N
 
 @pytest.mark.parametrize("closing", [np.array([]), np.full(9, math.nan), np.full(1, 2**40), np.full(9, 2.0**8)])
 def test_an_end_that_is_none_is_refused_before_the_epoch_is_measured(closing: Any) -> None:
-    planner = Hostile(dimension=1, edition=2)
+    planner = Hostile(dimension=1, kind="fixed")
     object.__setattr__(planner, "closing", closing)
     gate = TracingGate(ExactGate())
     with pytest.raises(ValueError, match="plan"):
@@ -364,24 +360,21 @@ def test_levels_that_are_read_together_cost_one_reading_and_are_told_apart() -> 
 
 @pytest.mark.slow
 def test_the_number_of_an_epoch_is_known_better_than_its_counter_tells() -> None:
-    """From edition 11 on, by the counts of the root's parts; fits of streams that began before are what they were."""
-    rng, missed = np.random.default_rng(1), {10: 0.0, 11: 0.0}
+    """By the counts of the root's parts."""
+    rng, missed = np.random.default_rng(1), {False: 0.0, True: 0.0}
     batches = [[(int(c), 1) for c in rng.integers(0, 64, size=400)] for _ in range(40)]
-    for edition in (10, 11):
-        points = mechanism(0.5, horizon=40, partition=Partition(dimension=2, depth=6), edition=edition)
-        points = replace(points, schedule=Together(dimension=2, joint=2))
-        for seed in range(6):
-            history = drawn(points, batches, SeededGate(seed))
-            for last in (history[-1], history[-2]):
-                kept = [history[t] for t in (*last.needs, last.tick)]
-                ends = [-1, *(m.tick for m in kept if m.closing), *([] if last.closing else [last.tick])]
-                true = 400 * np.diff(ends)
-                found = [span.events for span in clouds._spans(kept, points).values()]
-                missed[edition] += float(np.sum((np.array(found) - true) ** 2))
-                if edition == 10:
-                    begins = [*dict.fromkeys(m.begun for m in kept), last.total]
-                    assert found == pytest.approx(np.maximum(np.diff(begins), 0), rel=1e-12)
-    assert missed[11] < 0.25 * missed[10]
+    points = mechanism(0.5, horizon=40, partition=Partition(dimension=2, depth=6))
+    points = replace(points, schedule=Together(dimension=2, joint=2))
+    for seed, told in product(range(6), missed):
+        history = drawn(points, batches, SeededGate(seed))
+        if not told:
+            history = [replace(m, blocks=tuple(b for b in m.blocks if b.level != NUMBER)) for m in history]
+        for last in (history[-1], history[-2]):
+            kept = [history[t] for t in (*last.needs, last.tick)]
+            ends = [-1, *(m.tick for m in kept if m.closing), *([] if last.closing else [last.tick])]
+            found = [span.events for span in clouds._spans(kept, points).values()]
+            missed[told] += float(np.sum((np.array(found) - 400 * np.diff(ends)) ** 2))
+    assert missed[True] < 0.25 * missed[False]
 
 
 @pytest.mark.slow
@@ -456,10 +449,10 @@ def test_points_of_several_columns_have_laplace_noise_with_delta_above_0() -> No
     assert noise_of(StreamConfig.from_toml(LINE)) == "gaussian"
     config = StreamConfig.from_toml(SQUARE)
     assert noise_of(config) == "laplace"
-    older = config.begun_as({"edition": 14})
-    assert noise_of(older) == "gaussian"
-    pure = StreamConfig.from_toml(SQUARE.replace("1e-09", "0")).begun_as({"edition": 14})
-    for before in (config, older, pure):  # costs of both kinds together cannot be told in one number
+    pure = StreamConfig.from_toml(SQUARE.replace("1e-09", "0"))
+    many = StreamConfig.from_toml(SQUARE.replace('"points"', '"points", events_per_tick = 1e9'))
+    assert noise_of(many) == "gaussian"
+    for before in (config, many, pure):  # costs of both kinds together cannot be told in one number
         assert noise_of(replace(config, after=After(config=before, schema=config.schema, tick=3))) == noise_of(before)
     persons = StreamConfig.from_toml(SQUARE.replace('unit = "event"', 'unit = { person = "who", max_events = 4 }'))
     assert noise_of(persons) == "laplace"
@@ -500,20 +493,20 @@ def test_the_first_two_levels_cost_what_they_cost_one_by_one(delta: float, above
 
 
 def test_only_laplace_noise_and_whole_boxes_are_read_together() -> None:
-    assert [joint_levels(edition, pure=True, bounded=False) for edition in (9, 10)] == [1, 2]
-    assert joint_levels(10, pure=False, bounded=False) == joint_levels(10, pure=True, bounded=True) == 1
+    assert joint_levels(pure=True, bounded=False) == 2
+    assert joint_levels(pure=False, bounded=False) == joint_levels(pure=True, bounded=True) == 1
     # Nor is an epoch of few events, beside its noise.
     assert [Schedule(dimension=2, joint=2).at_once(events, 1.5) for events in (899, 901)] == [(1, 1), (2, 2)]
     assert Schedule(dimension=2).at_once(1e6, 1.5) == (1, 1)
 
 
 def test_the_first_levels_of_every_epoch_tell_its_number() -> None:
-    assert [first_levels(edition, public=False, bounded=False) for edition in (13, 14)] == [1, 2]
-    assert first_levels(14, public=True, bounded=False) == first_levels(14, public=False, bounded=True) == 1
+    assert first_levels(public=False, bounded=False) == 2
+    assert first_levels(public=True, bounded=False) == first_levels(public=False, bounded=True) == 1
     assert [Schedule(dimension=2, joint=2, first=2).at_once(events, 1.5) for events in (899, 901)] == [(2, 1), (2, 2)]
 
 
-@pytest.mark.parametrize("schedule", ["adaptive", "by-level", "fixed"])
+@pytest.mark.parametrize("schedule", ["adaptive", "fixed"])
 def test_what_is_known_to_be_empty_is_not_read_and_holds_nothing(schedule: Any) -> None:
     """What is not spent there is left for the nodes below; whatever is read elsewhere, nothing lies outside."""
     partition, cells = replace(SMALL, region=THREE), np.repeat([0, 1, 2], [40, 300, 160])
@@ -541,11 +534,17 @@ def test_what_is_known_to_be_empty_is_not_read_and_holds_nothing(schedule: Any) 
 
 
 @pytest.mark.parametrize("delta", [0.0, 1e-9])
-def test_levels_that_share_a_counter_are_read_as_if_each_had_its_own(delta: float) -> None:
+def test_levels_that_share_a_counter_are_read_as_if_each_had_its_own(
+    delta: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Of the same plan: the same ticks, levels and variances, at the same cost, with fewer questions to the gate."""
     found = []
-    for edition in (6, 7):
-        planner = Hostile(dimension=1, edition=edition)
+    for alone in (True, False):
+        if alone:
+            monkeypatch.setattr(Points, "_counted", lambda _, often: [(k, k + 1) for k in np.flatnonzero(often > 1)])
+        else:
+            monkeypatch.undo()
+        planner = Hostile(dimension=1)
         object.__setattr__(planner, "opening", planned([2**17, 2**18, 2**16], [4, 4, 2]))
         points = replace(mechanism(0.1, delta, neighbours="replace-one", horizon=None), schedule=planner)
         batches = [[(k % 8, 1)] for k in range(12)]  # the first epoch ends with 14
@@ -620,8 +619,7 @@ def test_a_planner_reads_a_level_at_a_time_or_more() -> None:
 
 def test_plans_of_open_epochs_look_at_upper_levels_alone() -> None:
     shape, rng = Shape(np.random.default_rng(0).random(2**18) ** 9, 0.1), np.random.default_rng(1)
-    old, new = Schedule(dimension=2, edition=6), Schedule(dimension=2)
-    assert old.within(shape, 1e8, 18, 1.0).steps.size == 18
+    new = Schedule(dimension=2)
     plan = new.within(shape, 1e8, 18, 1.0)
     assert plan.steps.size == 16
     assert set(plan.steps.tolist()) <= {1, *new.possible_steps(18)} == {2**i for i in range(7)}
@@ -638,19 +636,16 @@ def test_what_is_fitted_ahead_is_what_a_release_says_of_upper_levels(monkeypatch
     batches = [[(int(c), 1) for c in rng.integers(0, 256, 300) ** 2 // 256] for _ in range(9)]
     plain = mechanism(2.0, partition=partition, horizon=None, unit=Unit(signed=True))
     one = drawn(plain, batches, SeededGate(3))
-    for edition, level in ((6, None), (7, 4)):
-        how = replace(plain, schedule=Schedule(dimension=2, edition=edition))  # type: ignore[arg-type]
-        made = FromNodes(mechanism=how)
-        whole, ahead = made.fit(8, one.__getitem__, None, {}, seed=0), made.ahead(8, one.__getitem__)
-        upper = whole.masses if level is None else whole.levels()[level]
-        assert whole.level > 4
-        assert ahead.masses == pytest.approx(upper, rel=1e-9)
-        assert np.isnan(ahead.plain).all()
-        assert level or ahead.moving == whole.moving
-        both = FromBothSides(mechanism=Turnstile(side=how))
-        gone = [replace(measured, blocks=(), total=0.0, begun=0.0, needs=()) for measured in one]
-        sides = [TurnstileMeasured(tick=m.tick, came=m, gone=g) for m, g in zip(one, gone, strict=True)]
-        assert both.ahead(8, sides.__getitem__).masses == pytest.approx(upper, rel=1e-9)
+    made = FromNodes(mechanism=plain)
+    whole, ahead = made.fit(8, one.__getitem__, None, {}, seed=0), made.ahead(8, one.__getitem__)
+    upper = whole.levels()[4]
+    assert whole.level > 4
+    assert ahead.masses == pytest.approx(upper, rel=1e-9)
+    assert np.isnan(ahead.plain).all()
+    both = FromBothSides(mechanism=Turnstile(side=plain))
+    gone = [replace(measured, blocks=(), total=0.0, begun=0.0, needs=()) for measured in one]
+    sides = [TurnstileMeasured(tick=m.tick, came=m, gone=g) for m, g in zip(one, gone, strict=True)]
+    assert both.ahead(8, sides.__getitem__).masses == pytest.approx(upper, rel=1e-9)
 
 
 def test_a_planner_may_use_its_arrays_again() -> None:
@@ -708,7 +703,6 @@ def test_nodes_that_stand_out() -> None:
         ("first", 1e-6),
         ("joint-2", 0.0),
         ("joint-3", 0.0),
-        ("by-level", 0.0),
         ("fixed", 0.0),
     ],
 )
@@ -761,12 +755,14 @@ def test_the_horizon_ends_the_stream_before_anything_is_drawn(neighbours: Neighb
 @pytest.mark.parametrize("schedule", ["adaptive", "first", "joint-2", "fixed"])
 @pytest.mark.parametrize("neighbours", ["add-remove", "replace-one"])
 def test_the_last_epoch_ends_with_the_horizon(schedule: Any, neighbours: Neighbours) -> None:
-    """From edition 15 on. What is drawn before the last tick is the same in edition 14."""
+    """What is drawn before the last tick is the same without one."""
     rng, short, read = np.random.default_rng(0), 0, 0
     batches = [[(int(cell), 1) for cell in rng.integers(0, 8, 20)] for _ in range(9)]
     for seed in range(4):
         newest = mechanism(2.0 + seed, horizon=9, neighbours=neighbours, schedule=schedule)
-        each = (newest, replace(newest, edition=14))
+        longer = replace(newest, horizon=99)
+        vars(longer)["total"] = newest.total  # the same counter, which is made for a horizon
+        each = (newest, longer)
         (*now, last), (*before, then) = (drawn(points, batches, SeededGate(seed)) for points in each)
         assert [m.pack().tolist() for m in now] == [m.pack().tolist() for m in before]
         assert (last.total, last.begun, last.needs) == (then.total, then.begun, then.needs)
@@ -793,12 +789,12 @@ def test_the_last_tick_costs_what_any_end_of_an_epoch_does() -> None:
         other = [*batches[:tick], [*batches[tick][1:], ((tick + 4) % 8, 1)], *batches[tick + 1 :]]
         costs.append(cost(points, batches, other, seed=tick))
         assert costs[-1] <= promised
-        assert (costs[-1] > cost(replace(points, edition=14), batches, other, seed=tick)) == (tick > 0)
+        assert (costs[-1] > cost(replace(points, horizon=13), batches, other, seed=tick)) == (tick > 0)
     assert min(costs[1:5]) > max(costs[-2:]) > 0.4 * promised  # events of the last ticks are read at the end alone
     assert [m.closing for m in drawn(points, batches, SeededGate(0))] == [True, *[False] * 10, True]
 
 
-@pytest.mark.parametrize("schedule", ["adaptive", "first", "joint-2", "by-level", "fixed"])
+@pytest.mark.parametrize("schedule", ["adaptive", "first", "joint-2", "fixed"])
 @pytest.mark.parametrize("horizon", [1, 3])
 def test_a_stream_without_events_ends(schedule: Any, horizon: int) -> None:
     each: tuple[Neighbours, ...] = ("add-remove", "replace-one")
@@ -843,18 +839,18 @@ def test_an_epoch_below_0_by_its_counter_has_missed_nothing() -> None:
 
 def test_the_last_release_tells_what_moved_in_the_last_epoch() -> None:
     """It has begun with the 2,048th event; from the 2,200th on events are in the other half of the box."""
-    off = {14: 0.0, 15: 0.0}
-    for edition, seed in product(off, range(4)):
+    off = {28: 0.0, 29: 0.0}
+    for horizon, seed in product(off, range(4)):
         rng, box = np.random.default_rng(seed), Partition(dimension=2, depth=8)
         cells = [(tick >= 22) * 128 + rng.integers(0, 128, 100) ** 2 // 128 for tick in range(28)]
-        points = mechanism(1.0, horizon=28, partition=box, neighbours="replace-one", edition=edition)
+        points = mechanism(1.0, horizon=horizon, partition=box, neighbours="replace-one")
         batches = [[(int(cell), 1) for cell in batch] for batch in cells]
         last = (history := drawn(points, batches, SeededGate(seed)))[-1]
-        assert last.closing == (edition > 14)
+        assert last.closing == (horizon == 28)
         masses = cloud([*(history[t] for t in last.needs), last], points).levels()[5]
         true = np.bincount(np.concatenate(cells) >> 3, minlength=32)
-        off[edition] += float(np.abs(masses - true).sum())
-    assert off[15] < 0.8 * off[14]
+        off[horizon] += float(np.abs(masses - true).sum())
+    assert off[28] < 0.8 * off[29]
 
 
 @pytest.mark.parametrize("delta", [0.0, 1e-9])
@@ -919,9 +915,8 @@ def test_fingerprints_tell_settings_apart() -> None:
         mechanism(partition=Partition(dimension=3, depth=3)),
         mechanism(unit=Unit(signed=True)),
         mechanism(horizon=13),
-        mechanism(schedule="by-level"),
     ]
-    assert len({m.fingerprint() for m in [plain, *others]}) == 9
+    assert len({m.fingerprint() for m in [plain, *others]}) == 8
     own = plain.fingerprint()
     for name, value in (("LEAST", 2**8), ("counter", lambda *a, **k: counter("simple", **k))):
         with pytest.MonkeyPatch.context() as patched:

@@ -15,7 +15,6 @@ from synthstream.config.synthesis import SynthesizerConfig
 from synthstream.errors import ConfigError, StateCorrupt
 from synthstream.forecast.planning import plan
 from synthstream.kernel.gate import Gate
-from synthstream.kinds import Edition
 from synthstream.papers.fit.rounds import Rounds
 from synthstream.privacy import Budget
 from synthstream.synthesizers.assembly import synthesizer_for
@@ -191,12 +190,12 @@ def test_the_plan_explains_and_forecasts(tmp_path: Path, kind: str) -> None:
 
 
 def test_the_rule_gives_the_main_algorithm_three_picks_at_most() -> None:
-    """Streams of edition 1 keep the rule alone, and so does the baseline."""
+    """The baseline keeps the rule alone."""
 
-    def picks(kind: str, edition: Edition) -> int:
+    def picks(kind: str) -> int:
         settings = SynthesizerConfig(kind=kind, events_per_tick=1e9)
         workload, budget = Workload.all_up_to(2, sizes=(2, 3, 4, 5)), Budget(epsilon=1.0, delta=0.0)
-        made = synthesizer_for(settings, workload=workload, budget=budget, horizon=10, edition=edition)
+        made = synthesizer_for(settings, workload=workload, budget=budget, horizon=10)
         return int(made.mechanism.picks)  # type: ignore[attr-defined]
 
-    assert [picks("selective", 2), picks("selective", 1), picks("stream-mwem", 2)] == [3, 6, 6]
+    assert [picks("selective"), picks("stream-mwem")] == [3, 6]

@@ -15,7 +15,6 @@ import pytest
 from synthstream import Releases, Stream, StreamConfig
 from synthstream.fit.aims import Earlier
 from synthstream.fit.population import Population, fit
-from synthstream.kinds import NEWEST, Edition
 from synthstream.measured import Measured
 from synthstream.schema.naming import ANSWERS
 from synthstream.stream.recovery import adopt
@@ -27,9 +26,9 @@ from tests.support.visits import exact
 START, LATER = datetime(2026, 1, 1), At(datetime(2100, 1, 1, tzinfo=UTC))
 
 
-def run(folder: Path, ticks: range, *, edition: Edition = NEWEST) -> StreamConfig:
+def run(folder: Path, ticks: range) -> StreamConfig:
     """A stream of one row more in each tick, without noise; refreshes end with ticks 0, 1, 3, 5, 8 and 11 of 12."""
-    config = configured(folder, "refresh", until="2026-01-13").begun_as({"edition": edition})
+    config = configured(folder, "refresh", until="2026-01-13")
     with Stream(config, gates=exact, env=LATER) as stream:
         for tick in ticks:
             when = [START + timedelta(days=tick, hours=1)] * (tick + 1)
@@ -162,6 +161,3 @@ def test_rows_look_back_to_the_refresh_before_the_last_one(tmp_path: Path, monke
     run(tmp_path, range(12))
     own = [None, None, (1, 0), None, (3, 1), None, (5, 3), (5, 3), None, (8, 5), (8, 5), None]
     assert seen == own
-    seen.clear()
-    run(tmp_path / "older", range(6), edition=14)
-    assert seen == [None, None, (1, None), None, (3, None), None]

@@ -121,17 +121,6 @@ def test_in_pure_dp_a_line_of_a_column_is_an_epoch(tmp_path: Path) -> None:
         found.series("ward", every="2d")
 
 
-def test_a_stream_that_began_before_has_no_series_and_no_dates(tmp_path: Path) -> None:
-    old = Path(__file__).parents[1] / "crash/states/format-3-always"
-    shutil.copytree(old / "releases", tmp_path / "releases")
-    config = StreamConfig.from_toml((old / "stream.toml").read_text(), base=tmp_path)
-    found = Releases(config)
-    assert not found.last.has_series
-    assert "start" not in found.last.tables.columns
-    assert found.series("ward").height > 0  # from what was measured
-    assert not verify(config).findings
-
-
 @pytest.mark.parametrize("kind", ["points", "hypercube"])
 def test_releases_of_points_hold_none(tmp_path: Path, kind: str) -> None:
     config = ran(tmp_path, kind)

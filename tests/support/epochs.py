@@ -10,7 +10,6 @@ import numpy as np
 from synthstream.fit.ahead import Ahead
 from synthstream.kernel.epochs import Epochs
 from synthstream.kernel.gate import Gate
-from synthstream.kinds import NEWEST, Edition
 from synthstream.measured import Measured
 from synthstream.privacy import Budget, Neighbours
 from synthstream.synthesizers.simulation.seeded import SeededGate
@@ -32,9 +31,8 @@ def mechanism(
     neighbours: Neighbours = "add-remove",
     horizon: int | None = 4,
     workload: Workload = WORKLOAD,
-    edition: Edition = NEWEST,
 ) -> Epochs:
-    return Epochs(workload=workload, budget=PURE, horizon=horizon, neighbours=neighbours, picks=picks, edition=edition)
+    return Epochs(workload=workload, budget=PURE, horizon=horizon, neighbours=neighbours, picks=picks)
 
 
 def uniform(workload: Workload, events: float) -> FloatArray:

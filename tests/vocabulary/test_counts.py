@@ -32,7 +32,7 @@ def measured(values: Any) -> Any:
 
 
 def planned(masses: Any) -> Any:
-    return Schedule(dimension=1).end(Shape(masses, 0.0), 10.0, 2, 1.0, WHOLE)
+    return Schedule(dimension=1).within(Shape(masses, 0.0), 1e4, 2, 1.0)
 
 
 USES: list[Callable[[Any], Any]] = [
@@ -63,7 +63,7 @@ def test_nothing_takes_what_is_exact(use: Callable[[Any], Any], private: Any) ->
 
 def test_the_same_uses_take_what_is_open() -> None:
     assert measured(COUNTS.dense(5).astype(np.float64)).codes.shape[1] == 1
-    assert planned(np.array([1.0, 3.0])).sum() <= WHOLE
+    assert planned(np.array([1.0, 3.0])).units.sum() <= WHOLE
 
 
 def test_counts_are_opened_to_be_stored_and_measured_alone() -> None:

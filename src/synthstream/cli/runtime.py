@@ -22,7 +22,7 @@ from typing import Annotated, Any
 
 import typer
 
-from synthstream.errors import FilesLeftOut, OldName, RowsRepeat, SynthstreamError
+from synthstream.errors import FilesLeftOut, RowsRepeat, SynthstreamError
 
 DONE, FOUND, REFUSED, UNEXPECTED, STOPPED, UNREAD = 0, 1, 2, 70, 130, 141
 
@@ -94,20 +94,19 @@ def mannered(command: Callable[..., None]) -> Callable[..., None]:
 
 @contextmanager
 def _notices() -> Iterator[None]:
-    """Say each old name of a section or key, and that rows repeat, once, on the error stream, but for ``--quiet``."""
+    """Say once that rows repeat, on the error stream, but for ``--quiet``."""
     said = set[str]()
     with warnings.catch_warnings():
         others = warnings.showwarning
 
         def show(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
-            if category not in (OldName, RowsRepeat):
+            if category is not RowsRepeat:
                 others(message, category, *where, **more)
             elif not Now.quiet and str(message) not in said:
                 said.add(str(message))
                 typer.echo(f"Note: {message}.", err=True)
 
-        for category in (OldName, RowsRepeat):
-            warnings.simplefilter("always", category)
+        warnings.simplefilter("always", RowsRepeat)
         warnings.showwarning = show
         yield
 

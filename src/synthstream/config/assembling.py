@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -28,7 +27,7 @@ from synthstream.config.sections import (
 from synthstream.config.sources import DeltaConfig, Files, KafkaConfig, LogConfig
 from synthstream.config.synthesis import SynthesizerConfig, partition_of, workload_of
 from synthstream.errors import ConfigError
-from synthstream.kinds import NEWEST, SYNTHESIZERS, Edition, kind_of
+from synthstream.kinds import SYNTHESIZERS, kind_of
 from synthstream.privacy import EVENT, Budget, Unit
 from synthstream.schema.clock import Clock
 from synthstream.schema.columns import Column
@@ -39,9 +38,6 @@ from synthstream.schema.schema import Schema
 from synthstream.workload import Workload
 
 Before = Callable[[AfterSection, Path], Any]
-
-# The last edition whose rule may give a place other grids than the newest.
-OLDER: Edition = 7
 
 
 def check_sound_sections(data: dict[str, Any], broken: set[tuple[str | int, ...]], problems: Problems) -> None:
@@ -73,17 +69,16 @@ def _workload(section: SynthesizerConfig, schema: Schema, problems: Problems) ->
     return workload
 
 
-def objects(file: File, base: Path, problems: Problems, before: Before, *, edition: Edition) -> dict[str, Any]:
+def objects(file: File, base: Path, problems: Problems, before: Before) -> dict[str, Any]:
     """Arguments of a ``StreamConfig``; raises ``ConfigError`` with all problems.
 
     Args:
         before: the configuration that [after] names, from that section and the base folder.
-        edition: of the rule of places.
     """
     budget = problems.attempt("privacy", file.privacy.budget)
     clock = problems.attempt("clock", file.clock.clock)
     unit = problems.attempt("privacy.unit", lambda: _unit(file, clock))
-    schema, kind = schema_of(file, budget, problems, base, edition), file.synthesizer.kind
+    schema, kind = schema_of(file, budget, problems, base), file.synthesizer.kind
     region = problems.attempt("synthesizer.region", partial(_region, file, schema, base))
     workload = None
     if schema is not None and not file.synthesizer.points:
@@ -147,7 +142,7 @@ def _after(section: AfterSection | None, schema: Schema | None, base: Path, befo
     return After(config=before(section, base), schema=schema, values=section.values, fill=section.fill)
 
 
-def schema_of(file: File, budget: Budget | None, problems: Problems, base: Path, edition: Edition) -> Schema | None:
+def schema_of(file: File, budget: Budget | None, problems: Problems, base: Path) -> Schema | None:
     """The columns; ``None``, and problems noted, if they cannot be. Those of places follow all others."""
     points, partition = file.synthesizer.points, None
     if points:
@@ -166,7 +161,7 @@ def schema_of(file: File, budget: Budget | None, problems: Problems, base: Path,
         return None
     bad = False
     for i in places:
-        read_place = partial(_views, file, i, columns, base=base, edition=edition)
+        read_place = partial(_views, file, i, columns, base=base)
         views = problems.attempt(f"columns.{i}", partial(read_place, budget)) if budget else None
         bad |= views is None
         columns += views or ()
@@ -181,9 +176,7 @@ def _region(file: File, schema: Schema | None, base: Path) -> Domain | None:
     return Domain.read(file.synthesizer.region, columns, base)
 
 
-def _views(
-    file: File, i: int, before: Sequence[Column], budget: Budget, *, base: Path, edition: Edition
-) -> list[OfPlace]:
+def _views(file: File, i: int, before: Sequence[Column], budget: Budget, *, base: Path) -> list[OfPlace]:
     """The columns of a place; ``before``: all others, and places before it. ``ConfigError`` if the stream has none."""
     section, persons = file.columns[i], file.privacy.persons
     if not isinstance(section, PlaceSection) or file.synthesizer.kind != "table":
@@ -191,7 +184,7 @@ def _views(
     places = [column for column in before if isinstance(column, OfPlace)]
     others = [column for column in before if not isinstance(column, OfPlace)]
     events = 1 if persons is None else persons.max_events
-    return views_of(section, others, budget, events, places=places, base=base, edition=edition)
+    return views_of(section, others, budget, events, places=places, base=base)
 
 
 def _of_its_own(file: File) -> None:
@@ -255,35 +248,3 @@ def _unit(file: File, clock: Clock | None) -> Unit:
             raise ConfigError(f"person = {name!r} is {key} too. Name the column that holds each person's key")
     period = None if persons.per is None or clock is None else clock.ticks_in(persons.per)
     return Unit(kind="person", period=period, **persons.model_dump(exclude={"person"}))
-
-
-def older_grids(file: File, base: Path) -> tuple[str, ...]:
-    """Names of grids that the settings speak of, and that edition :data:`OLDER` gives, but the newest does not.
-
-    A stream that runs may name some; its edition is found after its text is read.
-    """
-    named = _named(file)
-    places = "|".join(re.escape(section.name) for section in file.columns if isinstance(section, PlaceSection))
-    grids = sorted(name for name in named if re.fullmatch(rf"(?:{places})_\d+", name)) if places else []
-    if not grids:
-        return ()
-    before, now = _columns(file, base, OLDER), _columns(file, base, NEWEST)
-    return tuple(name for name in grids if name in before and name not in now)
-
-
-def _named(file: File) -> set[str]:
-    """All that may be the name of a column outside [[columns]]."""
-    tables, after = file.synthesizer.marginals, file.after
-    found = {name for table in tables if not isinstance(table, str) for name in table} if tables else set[str]()
-    for one in file.constraints:
-        found |= {*(one.columns or ()), *(one.less_or_equal or ()), *filter(None, (one.column, one.function_of))}
-    return found | (set() if after is None else {*after.values, *after.fill})
-
-
-def _columns(file: File, base: Path, edition: Edition) -> tuple[str, ...]:
-    """Names of all columns in an edition; none where they cannot be read, of which the reading itself tells."""
-    try:
-        schema = schema_of(file, file.privacy.budget(), Problems("", "", {}), base, edition)
-    except ConfigError:
-        return ()
-    return () if schema is None else schema.names

@@ -7,22 +7,20 @@ import json
 import os
 import tomllib
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
-from typing import Any, Self, get_args
+from typing import Any, Self
 
 from pydantic import ValidationError
 
 from synthstream.config.after import After, AfterSection, changed_for_ever
-from synthstream.config.assembling import OLDER, check_sound_sections, objects, older_grids
+from synthstream.config.assembling import check_sound_sections, objects
 from synthstream.config.constraints import NOTHING, Known
 from synthstream.config.differing import differences
 from synthstream.config.keys import keys_by_section
 from synthstream.config.keywords import KeywordProblems, sections_of
 from synthstream.config.problems import Problems, hint_of
-from synthstream.config.renamed import use_new_names
 from synthstream.config.secrecy import EncryptionConfig
 from synthstream.config.sections import File, PrivacyConfig
 from synthstream.config.settings import SETTINGS, settings_text, toml_of
@@ -30,10 +28,9 @@ from synthstream.config.sinks import AnyMirror, PublicationConfig, SinkConfig, S
 from synthstream.config.sources import DeltaConfig, FilesConfig, LogConfig
 from synthstream.config.synthesis import SynthesizerConfig
 from synthstream.errors import ConfigError, secretive
-from synthstream.kinds import NEWEST, Edition, is_text
+from synthstream.kinds import EDITION, is_text
 from synthstream.schema.clock import Clock
 from synthstream.schema.columns import Column
-from synthstream.schema.mapping import SchemaMapping
 from synthstream.schema.schema import Schema
 from synthstream.workload import Workload
 
@@ -81,24 +78,18 @@ class StreamConfig:
     encryption: EncryptionConfig | None = None
     publication: PublicationConfig = field(default_factory=PublicationConfig)
     status: StatusConfig = field(default_factory=StatusConfig)
-    edition: Edition = NEWEST
     constraints: Known = NOTHING
     after: After[StreamConfig] | None = None
     settings: str = field(default="", repr=False, compare=False)
-    older_grids: tuple[str, ...] = field(default=(), repr=False, compare=False)
 
     @classmethod
-    def from_toml(
-        cls, text: str, *, base: Path | None = None, origin: str = "configuration", edition: Edition | None = None
-    ) -> Self:
+    def from_toml(cls, text: str, *, base: Path | None = None, origin: str = "configuration") -> Self:
         """Read a configuration.
 
         Args:
             text: TOML.
             base: folder that relative paths start from; left out: the current one.
             origin: what to call the text in messages.
-            edition: of the rule that decides which grids a place has; left out: the newest, or the seventh for a text
-                that names a grid which the newest does not give, as that of a stream that runs may.
 
         Raises:
             ConfigError: all that is wrong with it.
@@ -113,12 +104,11 @@ class StreamConfig:
         except tomllib.TOMLDecodeError as error:
             problems.raise_if_any()  # a place that is still open is no valid TOML either
             raise ConfigError(f"{origin}: not valid TOML: {error}{hint_of(text, str(error))}") from None
-        return cls._read(data, base, problems, edition)
+        return cls._read(data, base, problems)
 
     @classmethod
-    def _read(cls, data: dict[str, Any], base: Path | None, problems: Problems, edition: Edition | None = None) -> Self:
+    def _read(cls, data: dict[str, Any], base: Path | None, problems: Problems) -> Self:
         """What sections say; ``problems`` tells of them."""
-        use_new_names(data, problems)
         folder = (base or Path.cwd()).absolute()
         file = None
         try:
@@ -128,15 +118,12 @@ class StreamConfig:
             check_sound_sections(data, {detail["loc"] for detail in error.errors()}, problems)
         if file is None:  # not above, or pydantic's error, which shows what it found, would go along
             raise problems.error()
-        named = older_grids(file, folder) if edition is None else ()
-        edition = edition or (OLDER if named else NEWEST)
-        parts = objects(file, folder, problems, _predecessor, edition=edition)
-        made = cls(**parts, edition=edition, older_grids=named)
+        made = cls(**objects(file, folder, problems, _predecessor))
         before = None
         if made.after is not None:
             for key, why in changed_for_ever(made.after.config.kept, made.kept):
                 problems.add(tuple(key.split(".")), why)
-            problems.attempt("after", partial(_mapped, made.after))
+            problems.attempt("after", lambda: made.after and made.after.mapping)
             problems.raise_if_any()
             before = made.after.config.settings
         region = None if made.schema.region is None else made.schema.region.text
@@ -207,7 +194,8 @@ class StreamConfig:
             # It says what a row is, and the claim depends on it.
             **({"source.multiline": True} if self.source is not None and self.source.dialect.multiline else {}),
             **({"source.format": self.log.format} if self.log is not None and self.log.of_changes else {}),
-            **self._of_edition(),
+            "edition": EDITION,
+            **({"synthesizer.growth": self.synthesizer.refresh_growth} if self.measures == "refresh" else {}),
             **self.constraints.public(self.schema),
             **({} if self.after is None else {"after": self.after.public()}),
         }
@@ -240,7 +228,7 @@ class StreamConfig:
     def cuts(self) -> list[dict[str, Any]]:
         """Where it went on with other settings: the tick, and columns and edition before it."""
         return [
-            {"tick": life.after.tick, "schema": life.after.config.schema.hash, "edition": life.after.config.edition}
+            {"tick": life.after.tick, "schema": life.after.config.schema.hash, "edition": EDITION}
             for life in self.lives
             if life.after is not None and life.after.tick is not None
         ]
@@ -289,39 +277,29 @@ class StreamConfig:
         settings, privacy = self.synthesizer, self.privacy
         if settings.kind != "table":
             return settings.kind
-        return settings.measures(privacy.budget, self.workload, self.edition, privacy.unit)
-
-    def _of_edition(self) -> dict[str, Any]:
-        """What editions after the first add."""
-        if self.edition == 1:
-            return {}
-        growth = {"synthesizer.growth": self.synthesizer.refresh_growth} if self.measures == "refresh" else {}
-        return {"edition": self.edition, **growth}
+        return settings.measures(privacy.budget, self.workload, privacy.unit)
 
     def begun_as(self, facts: Mapping[str, Any]) -> Self:
-        """The same in the edition of a stream that runs, as its public settings or one of its manifests name it."""
-        edition, cuts = facts.get("edition", 1), list(facts.get("cuts", ()))
-        if edition not in get_args(Edition):
-            raise ConfigError(f"{self.name}: a later version began this stream (edition {edition}). Use that version.")
+        """The same with the cuts of a stream that runs, as its public settings or one of its manifests name them.
+
+        Raises:
+            ConfigError: the stream, or a life of it before this one, began with another edition.
+        """
+        cuts = list(facts.get("cuts", ()))
+        if others := {facts.get("edition", 1), *(cut["edition"] for cut in cuts)} - {EDITION}:
+            raise ConfigError(
+                f"{self.name}: this stream began with edition {min(others)} of defaults and fits, and this version has "
+                f"{EDITION}. Go on with the version that began it, so that nothing changes under it; or end it, and "
+                "begin a new stream with a budget of its own"
+            )
         if self.after is None:
-            return self._with(edition)
+            return self
         lives_before = len(self.lives) - 1
         if len(cuts) < lives_before:  # it has not begun
             return replace(self, after=replace(self.after, config=self.after.config.begun_as(facts)))
         *earlier, cut = cuts[:lives_before]
-        before = self.after.config.begun_as({"edition": cut["edition"], "cuts": earlier})
-        begun = self._with(edition)
-        after = replace(self.after, schema=begun.schema, config=before, tick=int(cut["tick"]))
-        return replace(begun, after=after)
-
-    def _with(self, edition: Edition) -> Self:
-        """The same in another edition."""
-        if edition == self.edition or not self.schema.places:
-            return replace(self, edition=edition)
-        own = tomllib.loads(self.settings)
-        own.pop("after", None)  # its lives have editions of their own
-        then = self.from_toml(toml_of(own), base=self.base, edition=edition)  # the rule of places decides by edition
-        return replace(self, edition=edition, schema=then.schema, workload=then.workload, constraints=then.constraints)
+        before = self.after.config.begun_as({"edition": EDITION, "cuts": earlier})
+        return replace(self, after=replace(self.after, config=before, tick=int(cut["tick"])))
 
     def refuse_succeeded(self, facts: Mapping[str, Any]) -> None:
         """Raise ``ConfigError`` if public settings, or a manifest, tell of a successor of this configuration."""
@@ -382,17 +360,3 @@ def _predecessor(section: AfterSection, base: Path) -> StreamConfig:
         raise ConfigError(
             f"config = {str(base / said)!r}: it goes on from itself. Name the stream that came before"
         ) from None
-
-
-def _mapped(after: After[StreamConfig]) -> SchemaMapping:
-    """What becomes of old values. The edition of a stream that runs, and with it its grids, is not known yet.
-
-    Raises:
-        ConfigError: whichever edition it is of, an old value has no place.
-    """
-    try:
-        return after.mapping
-    except ConfigError:
-        with suppress(ConfigError):
-            return replace(after, config=after.config.begun_as({"edition": OLDER})).mapping
-        raise

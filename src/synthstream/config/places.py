@@ -18,7 +18,6 @@ from pydantic import Field
 from synthstream.config.keys import ColumnSection, Listed, Name, Strictly, Texts
 from synthstream.constraints import ALL_OFFERED, Group
 from synthstream.errors import ConfigError
-from synthstream.kinds import Edition
 from synthstream.privacy import Budget
 from synthstream.schema.columns import Boolean, Column
 from synthstream.schema.conditions import like
@@ -45,8 +44,7 @@ _FOCUS = 4.0
 _LEAST_ALONE, _LEAST_CROSSED = 0.8, 0.35
 # From one grid to the next, so many times each coordinate is halved: by how many there are.
 _STEP = {1: 2, 2: 1}
-# A flag is taken to hold for one event in so many: what crosses it is as noisy as with a column of so many values. This
-# is so since edition 5.
+# A flag is taken to hold for one event in so many: what crosses it is as noisy as with a column of so many values.
 _FLAG = 8
 # Grids that are crossed have so many bits at most, also two together; districts of two places have so many.
 _MOST_CROSSED, _MOST_DISTRICTS = 8, 12
@@ -86,7 +84,6 @@ def views_of(
     *,
     places: Sequence[OfPlace],
     base: Path,
-    edition: Edition,
 ) -> list[OfPlace]:
     """The columns of a place, coarsest first. Districts, if there are any, stand in for the coarsest grid.
 
@@ -101,8 +98,6 @@ def views_of(
         events: how many each person may bring; 1 if events are protected.
         places: the columns of places that stand before it.
         base: folder that the path of a file starts from.
-        edition: of the rule. Before the eighth pure DP was taken for zCDP with Gaussian noise; before the fifth a flag
-            counted as two values.
 
     Raises:
         ConfigError, SchemaError: there is no such place.
@@ -111,7 +106,7 @@ def views_of(
     dimension = len(section.coordinates)
     sigma = _CONTINUAL * math.sqrt(1 / (2 * float(budget.rho))) * events
     noise = sigma / math.sqrt(_ALONE)
-    if budget.pure and edition > 7:
+    if budget.pure:
         noise = max(noise, _PURE * (events / float(budget.epsilon)) ** _PURE_POWER)
     worth = int(math.log2(max(section.events / (_LEAST_ALONE * noise), 1)))  # bits of the finest grid worth its noise
     finest, step = section.depth or min(max(worth // dimension, 1), FINEST // dimension), _STEP[dimension]
@@ -126,9 +121,9 @@ def views_of(
     bits = [*(math.log2(column.size) for column in named), *(dimension * depth for depth in depths)]
     columns: list[OfPlace] = [*named, *views]
     crossed = (
-        _chosen(section.crossed, columns, others, places, bits, edition)
+        _chosen(section.crossed, columns, others, places, bits)
         if section.crossed is not None
-        else _worthwhile(section, others, bits, sigma, flag=_FLAG if edition > 4 else 0)
+        else _worthwhile(section, others, bits, sigma)
     )
     return [replace(column, crossed=tuple(now)) for column, now in zip(columns, crossed, strict=True)]
 
@@ -188,7 +183,6 @@ def _chosen(
     others: Sequence[Column],
     places: Sequence[OfPlace],
     bits: Sequence[float],
-    edition: Edition,
 ) -> list[list[str]]:
     """For each column of a place, those that ``with`` crosses it with."""
     names = [column.name for column in others]
@@ -201,33 +195,30 @@ def _chosen(
     return [
         [
             *(name for name in said if name in names and b <= _MOST_CROSSED),
-            *(other.name for other in theirs if _meet(column, other, b, edition)),
+            *(other.name for other in theirs if _meet(column, other, b)),
         ]
         for column, b in zip(columns, bits, strict=True)
     ]
 
 
-def _meet(column: OfPlace, other: OfPlace, bits: float, edition: Edition) -> bool:
-    """Whether columns of two places are crossed; ``bits`` of the first.
-
-    Before the eighth edition districts of two places were not, and those with 16 codes were with grids of 16 cells.
-    """
+def _meet(column: OfPlace, other: OfPlace, bits: float) -> bool:
+    """Whether columns of two places are crossed; ``bits`` of the first."""
     if isinstance(other, Districts):
         together = bits + math.log2(other.size)
-        return isinstance(column, Districts) and together <= _MOST_DISTRICTS and edition > 7
+        return isinstance(column, Districts) and together <= _MOST_DISTRICTS
     alike = len(other.bounds) * other.depth == bits and 2 * bits <= _MOST_CROSSED
-    return alike and (isinstance(column, View) or edition < 8)
+    return alike and isinstance(column, View)
 
 
 def _worthwhile(
-    section: PlaceSection, others: Sequence[Column], bits: Sequence[float], sigma: float, *, flag: int
+    section: PlaceSection, others: Sequence[Column], bits: Sequence[float], sigma: float
 ) -> list[list[str]]:
-    """For each column of a place, those that the rule crosses it with; a boolean one has ``flag`` values at least."""
+    """For each column of a place, those that the rule crosses it with; a boolean one has ``_FLAG`` values at least."""
     fine = [b for b in bits if b <= _MOST_CROSSED]
     found: list[list[str]] = [[] for _ in bits]
     # Coarse grids and few values first: each table that is added leaves less of the budget to all.
     for size, k, name in sorted(
-        (2 ** bits[k] * max(column.size, flag * isinstance(column, Boolean)), k, column.name)
+        (2 ** bits[k] * max(column.size, _FLAG * isinstance(column, Boolean)), k, column.name)
         for k in range(len(fine))
         for column in others
     ):

@@ -65,10 +65,6 @@ class Problems:
         where = f"line {line}: " if line else ""
         self._found.append((line, f"{where}{message}"))
 
-    def rename(self, old: Path, new: Path) -> None:
-        """What is said of a key or section by its new name belongs to the line of the old one."""
-        self._lines |= {(*new, *path[len(old) :]): n for path, n in self._lines.items() if path[: len(old)] == old}
-
     def attempt(self, where: str, make: Callable[[], T]) -> T | None:
         """What ``make`` returns; ``None``, and a problem noted, if it raises."""
         try:

@@ -12,7 +12,7 @@ from pydantic_core import PydanticCustomError
 from synthstream.config.keys import Listed, Name, Section, Texts
 from synthstream.config.places import counted
 from synthstream.errors import ConfigError
-from synthstream.kinds import COUNTERS, NEWEST, SYNTHESIZERS, Edition, FitKind, Queries, Score, Split
+from synthstream.kinds import COUNTERS, SYNTHESIZERS, FitKind, Queries, Score, Split
 from synthstream.partition import DEEPEST, Partition
 from synthstream.privacy import EVENT, Budget, Unit
 from synthstream.schema.conditions import like
@@ -67,11 +67,10 @@ class SynthesizerConfig(Section):
         growth: see :class:`synthstream.kernel.epochs.Epochs`, and :class:`synthstream.kernel.tables.Refreshed`,
             where it is 1.1 if it is left out.
         picks: tables to choose in an epoch, or at a tick; left out: for kind ``table`` as many as gain most, anew in
-            each epoch (editions 2 to 14: 10; edition 1: as many as columns), for the others what
+            each epoch, for the others what
             :func:`synthstream.synthesizers.bounds.picks_rule` says.
         events_per_tick: a public guess for that rule; of points with delta above 0, for which noise they have.
-        population: synthetic rows at most, which stand for more events each where there are more; left out: a million
-            (edition 1: no limit).
+        population: synthetic rows at most, which stand for more events each where there are more; left out: a million.
         depth: splits of the box of a points stream, at most: memory is for ``2**depth`` cells.
         region: a GeoJSON file whose polygons hold all points; in settings for readers, what stands in it.
     """
@@ -106,7 +105,7 @@ class SynthesizerConfig(Section):
         return SYNTHESIZERS[self.kind].points
 
     def measures(
-        self, budget: Budget, workload: Workload | None = None, edition: Edition = NEWEST, unit: Unit = EVENT
+        self, budget: Budget, workload: Workload | None = None, unit: Unit = EVENT
     ) -> Literal["always", "refresh", "epochs"]:
         """Whether all tables are measured at every tick, larger ones when the stream has grown, or some once an epoch.
 
@@ -122,7 +121,7 @@ class SynthesizerConfig(Section):
             return "always"  # there, and only there, the events of a person cost less together than one by one
         larger = workload is None or any(len(marginal) > 1 for marginal in workload.marginals)
         affordable = workload is None or workload.cells <= _MOST_REFRESHED
-        return "refresh" if edition > 1 and larger and affordable else "always"
+        return "refresh" if larger and affordable else "always"
 
     def public(self) -> dict[str, Any]:
         """All settings but tables and region, under the names that the chains of streams begin with."""

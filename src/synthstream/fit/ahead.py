@@ -13,11 +13,8 @@ import numpy as np
 
 from synthstream.fit.drift import Parts, smooth
 from synthstream.fit.population import Population
-from synthstream.kinds import NEWEST, Edition
 from synthstream.workload import FloatArray, Workload
 
-# Up to edition 14 an epoch before any rows is guessed to be uniform, and since then to have independent columns.
-_INDEPENDENT = 15
 # Before an epoch shows it, larger tables are taken to be so far from what is guessed: the sum of absolute differences
 # of shares. Squared distances are taken to fall with their rank, to a power between two.
 _APART, _FLAT, _STEEP = 0.3, 0.5, 2.0
@@ -41,7 +38,6 @@ class Ahead:
     """Plans for the mechanism of epochs (:class:`synthstream.kernel.epochs.Plan`).
 
     Args:
-        edition: of the defaults.
         workload: all tables.
         rows: of the newest release; ``None`` if there is none.
         known: tables of single columns of all parts that have ended; ``None`` if none has, or they are not to be used.
@@ -50,7 +46,6 @@ class Ahead:
     """
 
     workload: Workload
-    edition: Edition = NEWEST
     rows: Population | None = None
     known: Callable[[], Parts] | None = None
     begun: int = 0
@@ -135,8 +130,6 @@ class Ahead:
         """
         events, workload = max(events, 1.0), self.workload
         if self.rows is None or self.rows.number == 0:
-            if self.edition < _INDEPENDENT:
-                return np.asarray(np.repeat(events / workload.lengths, workload.lengths))
             return self._independent(events, singles)
         tables = np.asarray(self.rows.counts(workload) * (events / self.rows.number))
         known = self.known() if self.known is not None and singles.size else None

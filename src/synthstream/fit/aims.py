@@ -1,6 +1,8 @@
-"""What rows should aim at, from edition 2 on: as :mod:`synthstream.fit.targets`, with four differences.
+"""What rows should aim at, from noisy counts. :mod:`synthstream.fit.targets` has what it is made of.
 
-Codes that probably never occur are not raised above 0. What all pairs have in common is looked for in what the
+A table is first moved so that its margins are the pooled ones, which removes the noise of its main effects. What is
+left, the association between its columns, is shrunk towards independence by as much as its noise explains (empirical
+Bayes). Codes that probably never occur are not raised above 0. What all pairs have in common is looked for in what the
 shrinkage of each leaves. Associations may make a cell fall below 0: rows are the nearest thing that can be, and to push
 each table there on its own would favour rare cells. Tables of an earlier tick are carried to this one.
 """
@@ -103,8 +105,6 @@ class _How(NamedTuple):
     left: float
     groups: tuple[Group, ...]
     ordered: bool
-    sloping: bool
-    followed: bool
     taken: float
 
 
@@ -121,31 +121,30 @@ def aims(
     then: Earlier | None = None,
     groups: Sequence[Group] = (),
     ordered: bool = False,
-    sloping: bool = False,
-    followed: bool = True,
     taken: float = 1.0,
 ) -> Targets:
     """Estimate total, margins and tables; cells of tables may be below 0.
 
     Args:
-        measured, start, memory: as of :func:`synthstream.fit.targets.targets`.
+        measured: noisy tables of any order.
+        start: codes of the rows of the release before, shape ``(rows, columns)``.
+        memory: share of past ticks that the rows remember, where nothing has changed.
         counts: of the rows of ``start``, over all cells of the workload; left out: they are counted.
         then: see :func:`synthstream.fit.population.fit`.
         groups: public constraints. Their columns' margins, and the tables within them, are those of their joint counts.
-        ordered: whether columns whose codes have an order are looked for (:mod:`synthstream.fit.ordered`).
-        sloping: whether slopes are looked for that many columns have in common (:func:`synthstream.fit.lowrank.slope`).
-        followed: whether joint counts follow tables of one column.
+        ordered: whether columns whose codes have an order are looked for (:mod:`synthstream.fit.ordered`), and slopes
+            that many columns have in common (:func:`synthstream.fit.lowrank.slope`).
         taken: variances of ``measured`` are so many times those of its errors: tables are shrunk less.
     """
     workload, left = measured.workload, LEFT if start is not None and len(start) else 1.0
-    how = _How(left, tuple(groups), ordered, sloping, followed, taken)
+    how = _How(left, tuple(groups), ordered, taken)
     known = _known(measured if then is None else then.measured, how)
     if then is not None:
-        known = _carried(known, measured, then, followed=followed)
+        known = _carried(known, measured, then)
     rows, shares, past = max(0, round(known.total)), known.margins, None
     if start is not None and len(start) and rows:
         past = past_of(measured, start, rows, memory, counts)
-        single = {m[0] for m in workload.marginals if len(m) == 1 and followed}
+        single = {m[0] for m in workload.marginals if len(m) == 1}
         known, shares = _drawn(known, past, start, rows, single)
     cells, errors = np.empty(workload.cells), np.zeros(len(workload.marginals))
     for q, marginal in enumerate(workload.marginals):
@@ -258,7 +257,7 @@ def _known(measured: Measured, how: _How) -> _Known:
     calm = [evened(*one) for one in zip(counts, variances, strict=True)] if how.ordered else counts
     margins = _possible(calm, _real(counts, variances), rows)
     joints = [estimate(g, measured.workload, measured.values, variance, counts, variances, rows) for g in how.groups]
-    if how.followed and rows:
+    if rows:
         # That no combination is below 0 raises each of those that hold little, and all of them together a whole margin.
         said = {m[0]: (counts[m[0]], variances[m[0]] / how.taken) for m in measured.workload.marginals if len(m) == 1}
         # Where epochs are pooled one factor for all cells is nearer (decision 48).
@@ -271,7 +270,7 @@ def _known(measured: Measured, how: _How) -> _Known:
     return found
 
 
-def _carried(known: _Known, measured: Measured, then: Earlier, *, followed: bool) -> _Known:
+def _carried(known: _Known, measured: Measured, then: Earlier) -> _Known:
     """What was known of all tables, moved by what the total and the tables of one column have changed since.
 
     All tables together knew more of a column, P, than its own table, E. Now its table says E'. With c the covariance of
@@ -301,14 +300,14 @@ def _carried(known: _Known, measured: Measured, then: Earlier, *, followed: bool
         grown = counts[c] * (max(total, 1.0) / max(known.total, 1.0))
         if coming and new > 0:
             grown = towards(news, grown, counts[c] + new * coming[c], noise)
-        moved = grown + standing_out(news - grown, noise, most, grown if followed else None)
+        moved = grown + standing_out(news - grown, noise, most, grown)
         counts[c] = moved + (total - moved.sum()) / moved.size
         variances[c] += noise
         said[c] = news, noise
     margins, carried = _possible(counts, _real(counts, variances), rows), {}
     joints = [
         _followed(j, said, most, rows, by_cell=True)
-        if followed and rows
+        if rows
         else j._replace(counts=j.counts * (rows / max(float(j.counts.sum()), 1.0)))
         for j in known.joints
     ]
@@ -355,7 +354,7 @@ def _associations(
     priors = [prior(margin / rows) for margin in margins]
     tables = Tables(workload, variance, noises, margins, priors, rows, how.left, how.ordered)
     best = beyond_noise(whole, tables)
-    if how.sloping:
+    if how.ordered:
         joined = [set(group.columns) for group in how.groups]
         looked = {q: a for q, a in whole.items() if not any(one.issuperset(workload.marginals[q]) for one in joined)}
         best = with_slopes(looked, whole, tables, best)
@@ -373,5 +372,5 @@ def _associations(
 
 
 def _blend(old: FloatArray, new: FloatArray, noise: FloatArray | float, pull: float, free: int) -> FloatArray:
-    """As of edition 1, but a table of few ``free`` cells must stand out further: one cell is all that it is."""
+    """See :func:`blend`: a table of few ``free`` cells must stand out further: one cell is all that it is."""
     return blend(old, new, noise, pull, TOGETHER + (ALONE**2 - TOGETHER) / max(free, 1))

@@ -20,6 +20,8 @@ from synthstream.workload import CodeArray, FloatArray, IntArray, Workload
 
 # Of a group with more combinations than all are offered of, a row is offered some, in proportion to their counts.
 _DRAWN = 64
+# Joint counts pool several tables, of which each grid, or code, tells of the others: they have about half of the noise.
+_JOINT = 0.5
 
 
 class Blocks(NamedTuple):
@@ -165,7 +167,7 @@ def shift(g, begin, length, codes, residual, weights, touched, blocks, effort, l
         row = i if i < rows else i - rows
         _score(g, codes[:, row], old, here, scores, bases, residual, weights, blocks)
         limit = effort.lively if touched[row] else effort.calm
-        least_gain = limit * limit * 2.0 * least * effort.joint
+        least_gain = limit * limit * 2.0 * least * _JOINT
         state, new = _offered(g, old, here, scores, weight, bases, residual, weights, blocks, least_gain, state)
         if new < 0:
             continue

@@ -79,15 +79,15 @@ def prior(alone: FloatArray, shape: Sequence[int], phi: FloatArray | float) -> F
     return np.asarray(np.minimum(phi * share**_POWER, (min(shape) - 1) / (alone.size * share)))
 
 
-def association(looks: Looks, alone: FloatArray, shape: Sequence[int], *, moves: bool) -> Association:
-    """One association for all epochs: what was measured, less independent columns, is that many times these.
+def association(looks: Looks, alone: FloatArray, shape: Sequence[int]) -> Association:
+    """What was measured, less independent columns, is that many times these: one association for all epochs, or one for
+    each, where that explains more.
 
     No count falls below 0 by it, nor rises above the number of events; of less than one event nothing is known.
 
     Args:
         alone: independent columns over all events, shape ``(cells,)``.
         shape: of the table.
-        moves: whether there may be one for each epoch, where that explains more.
     """
     if alone.sum() < 1:
         return Association(alone, np.zeros(alone.size), 0.0)
@@ -99,7 +99,7 @@ def association(looks: Looks, alone: FloatArray, shape: Sequence[int], *, moves:
     gain = (slope**2 * precision * (1 - 1 / around) - np.log(around)).sum(axis=1) / 2
     best = int(np.argmax(gain)) if gain.max() >= _GAIN else 0
     most = float(alone.sum()) / np.maximum(alone, _SMALLEST) - 1
-    found = _moving(looks, before[best]) if moves and best else None
+    found = _moving(looks, before[best]) if best else None
     if found is not None:
         counts = np.sum(looks.alone * (1 + np.clip(found[0], -1, most)), axis=0)
         return Association(counts, found[1], float(_PHIS[best]))
@@ -136,7 +136,7 @@ class Running(NamedTuple):
 
 
 def running_tables(
-    parts: Parts, found: Smooth, history: Sequence[Measured], groups: Sequence[Group] = (), *, moves: bool = True
+    parts: Parts, found: Smooth, history: Sequence[Measured], groups: Sequence[Group] = ()
 ) -> list[Running]:
     """Estimates of larger running tables.
 
@@ -144,17 +144,16 @@ def running_tables(
         parts, found: tables of single columns, and what is known of them.
         history: what was measured at the last tick of each part, in order.
         groups: public constraints. Columns of one, such as grids of a place, are independent in no part.
-        moves: whether associations may move from epoch to epoch.
     """
     independent, out, phis = Independent(parts, found, groups), list[Running](), list[float]()
     measured = {m for known in history for m in known.workload.marginals if len(m) > 1}
     for marginal in sorted(measured, key=lambda m: (len(m), m)):
         each = independent.parts(marginal)
         looks, alone = _looks(parts, each, marginal, history), each.sum(axis=0)
-        known = association(looks, alone, [parts.sizes[c] for c in marginal], moves=moves)
+        known = association(looks, alone, [parts.sizes[c] for c in marginal])
         cells = alone.size if independent.group(marginal) is None else max(1, int(np.count_nonzero(alone)))
         error = max(float(np.sum(known.variance)) / cells, 1 / float(np.sum(looks.weight)) / _CERTAIN)
-        error += _off(parts, found, marginal, known.counts, error) if moves else 0.0
+        error += _off(parts, found, marginal, known.counts, error)
         out.append(Running(marginal, known.counts, error))
         phis.append(known.phi)
     least = float(np.median([table.variance for table in out] or found.variance))

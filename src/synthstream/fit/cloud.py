@@ -27,7 +27,7 @@ class Cloud:
         errors: expected squared error of left minus right in node i of level j, at position 2^j + i; NaN if not known.
         total_variance: of the estimated number of events.
         moving: how far mass has moved between the two newest epochs, in widths of the cube.
-        open_variance: of the number of events that no epoch's own number tells, from edition 11 on: what was not read
+        open_variance: of the number of events that no epoch's own number tells: what was not read
             of them may all lie in one place.
     """
 

@@ -116,9 +116,7 @@ class Parts:
         return np.maximum(came, 1.0)
 
 
-def parts_of(
-    history: Sequence[Measured], sizes: Sequence[int], covariance: FloatArray | None = None, *, steady: bool = False
-) -> Parts:
+def parts_of(history: Sequence[Measured], sizes: Sequence[int], covariance: FloatArray | None = None) -> Parts:
     """Parts, from what was measured at their last ticks, and at the newest tick if it ends none.
 
     Margins of larger tables, which count a whole epoch, are joined with the parts' own by inverse variance.
@@ -127,7 +125,6 @@ def parts_of(
         history: in order.
         sizes: number of codes of each column.
         covariance: of the noise of the running totals; left out: their variances.
-        steady: whether events of the open part are expected to come as those before; not where rows may take away.
     """
     ended = [m for m in history if len(m.workload.marginals) > 1]
     if len(ended) + 1 < len(history):
@@ -157,7 +154,7 @@ def parts_of(
         values=values,
         variance=variance,
         rows=rows,
-        newest=history[-1].tick if steady and rows is None else None,
+        newest=history[-1].tick if rows is None else None,
     )
 
 

@@ -1,4 +1,4 @@
-"""The row search from edition 2 on: exact column moves (coordinate descent over rows, one column at a time).
+"""The row search: exact column moves (coordinate descent over rows, one column at a time).
 
 For a row and a column every value is scored in one pass. The gain of a value is how far the weighted squared distance
 to the targets falls; noise in the tables makes gains of its own, whose standard deviation is known. So a row moves only
@@ -40,7 +40,6 @@ class Effort(NamedTuple):
         lean: towards common values: what a value e times as rare must gain more, in the same unit.
         still: the search ends after a block of which at most this share of the rows has moved.
         blocks: at most so many blocks of rows are visited.
-        joint: variance of the noise of joint counts, as a share of that of the tables that they were made from.
     """
 
     calm: float
@@ -48,7 +47,6 @@ class Effort(NamedTuple):
     lean: float
     still: float
     blocks: int
-    joint: float = 1.0
 
 
 class _Layout(NamedTuple):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Self
 
 import numba
@@ -19,10 +19,8 @@ from synthstream.constraints import Group
 from synthstream.fit.aims import Earlier, aims, of_rows
 from synthstream.fit.blocks import settle
 from synthstream.fit.moves import Effort, move
-from synthstream.fit.proposals import propose
 from synthstream.fit.randomness import below, draw, share, step, steps_of
-from synthstream.fit.targets import MEMORY, Targets, targets, total_of
-from synthstream.kinds import NEWEST, Edition
+from synthstream.fit.targets import MEMORY, Targets, total_of
 from synthstream.measured import Measured
 from synthstream.workload import THREADS, CodeArray, FloatArray, IntArray, Workload
 
@@ -31,8 +29,6 @@ _GROWN = 16
 # Tables of one column of at most so many codes say how many rows lie elsewhere, where epochs end: in fine grids of
 # places rows lie apart from what they aim at by chance alone.
 _FEW_CODES = 64
-# Joint counts pool several tables, of which each grid, or code, tells of the others: they have about half of the noise.
-_JOINT = 0.5
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -145,7 +141,6 @@ def fit(
     start: Population | None = None,
     seed: int,
     memory: float = MEMORY,
-    edition: Edition = NEWEST,
     fresh: bool | None = None,
     then: Earlier | None = None,
     groups: Sequence[Group] = (),
@@ -154,66 +149,52 @@ def fit(
 ) -> Population:
     """Rows for a measurement. Deterministic: the same measurement, start and seed give the same rows.
 
-    Time: see :mod:`synthstream.fit.moves`; of edition 1, :mod:`synthstream.fit.proposals`. About a second at most.
+    Time: see :mod:`synthstream.fit.moves`. About a second at most.
 
     Args:
         measured: noisy tables of any order.
         start: the rows of the release before; they change little.
         seed: public; 0 or more, below 2^63.
         memory: share of past ticks that rows remember; 0 if the noise is not fresh at each tick.
-        edition: of the fit; a stream keeps the one that it began with.
         fresh: of a stream that measures tables of several columns at some ticks only, whether this is such a tick. If
             not, rows change little: to the fresh total and margins. None: of other streams.
         then: what was measured when tables of several columns were, if that was not at this tick: ``measured`` has
-            the same tables. Edition 1 knows nothing of it.
-        groups: public constraints: every row has one of their combinations. Edition 1 has none.
+            the same tables.
+        groups: public constraints: every row has one of their combinations.
         most: so many rows at most; where there are more events, each stands for a whole number of them, as many as it
-            takes. ``None``, and edition 1: a row for each event.
+            takes. ``None``: a row for each event.
         taken: variances of ``measured`` are so many times those of its errors.
 
     Raises:
-        ValueError: ``start`` has columns of other sizes, or the edition has no constraints.
+        ValueError: ``start`` has columns of other sizes.
     """
     workload = measured.workload
-    _refuse(start, workload, constrained=bool(groups), edition=edition)
-    groups = groups if edition > 4 else [replace(group, nests=()) for group in groups]
+    if start is not None and start.workload.sizes != workload.sizes:
+        raise ValueError(f"start: sizes are {start.workload.sizes}, those measured {workload.sizes}")
     before = np.zeros((0, len(workload.sizes)), dtype=np.int32) if start is None else start.codes.astype(np.int32)
     nested = any(group.nests for group in groups)  # grids of a place tell of their neighbours by each other
-    ordered = edition > 6 and fresh is not None and not nested
-    looked: dict[str, Any] = {"ordered": ordered, "sloping": ordered and edition > 12, "followed": edition > 14}
-    looked |= {"groups": groups, "taken": taken}
-    each = _events_per_row(measured, most) if edition > 1 else 1
+    looked: dict[str, Any] = {"ordered": fresh is not None and not nested, "groups": groups, "taken": taken}
+    each = _events_per_row(measured, most)
     if each > 1:
         measured, then = of_rows(measured, each), None if then is None else then.of_rows(each)
     known = np.zeros(workload.cells, dtype=np.int64) if start is None else start.rows(workload)
-    aim = (
-        targets(measured, start=before, memory=memory)
-        if edition == 1
-        else aims(measured, start=before, counts=known, memory=memory, then=then, **looked)
-    )
+    aim = aims(measured, start=before, counts=known, memory=memory, then=then, **looked)
     # If the number of rows has more than doubled, all new rows are drawn from the margins, as at the first release.
     first = 2 * len(before) < aim.rows
     codes = np.empty((aim.rows, len(workload.sizes)), dtype=np.int32)
-    alone = _alone(aim, edition, nested=nested, since=5 if fresh is not None else 15 if taken < 1 else math.inf)
+    # Where all tables are measured at every tick, added rows are copied. So are rows with a place: little is known of
+    # each cell of a fine grid, and yet events of a kind lie where others of it lay.
+    copied = nested or (fresh is None and taken >= 1)
+    alone = np.zeros_like(aim.alone) if copied else aim.alone
     state = _resize(before, codes, *steps_of(aim.margins), np.ones_like(alone) if first else alone, np.uint64(seed))
     if aim.rows == 0:
         return Population.of(workload, codes)
     kept = min(len(before), aim.rows)
     settle(codes, aim.joints, begin=kept if first else aim.rows, state=state)
     known = _recounted(known, before, codes, workload)
-    if edition == 1:
-        propose(codes, known - aim.cells, measured.variance, aim.margins, workload, first=first, state=state)
-        return Population.of(workload, codes)
-    effort = _effort(aim, known, workload, before=len(before), first=first, fresh=fresh, memory=memory, edition=edition)
+    effort = _effort(aim, known, workload, before=len(before), first=first, fresh=fresh, memory=memory)
     known = move(codes, known, aim, measured.variance, workload, kept=0 if first else kept, effort=effort, state=state)
     return Population.of(workload, codes, events=round(each * aim.events) if each > 1 else None, known=known)
-
-
-def _refuse(start: Population | None, workload: Workload, *, constrained: bool, edition: Edition) -> None:
-    if start is not None and start.workload.sizes != workload.sizes:
-        raise ValueError(f"start: sizes are {start.workload.sizes}, those measured {workload.sizes}")
-    if constrained and edition == 1:
-        raise ValueError("groups: edition 1 of the fit has no constraints")
 
 
 def _events_per_row(measured: Measured, most: int | None) -> int:
@@ -221,19 +202,6 @@ def _events_per_row(measured: Measured, most: int | None) -> int:
     if most is None:
         return 1
     return max(1, math.ceil(total_of(measured) / most))
-
-
-def _alone(aim: Targets, edition: Edition, *, nested: bool, since: float) -> FloatArray:
-    """How often a column of rows that are added is not copied.
-
-    Rows with a place are copied: little is known of each cell of a fine grid, and yet events of a kind lie where others
-    of it lay. All are copied up to an edition, and where all tables are measured at every tick.
-
-    Args:
-        since: the edition from which on rows of such streams are not all copied.
-    """
-    copied = edition < since or (nested and edition > 7)
-    return np.zeros(len(aim.margins)) if copied else aim.alone
 
 
 def _recounted(counts: IntArray, before: CodeArray, after: CodeArray, workload: Workload) -> IntArray:
@@ -271,7 +239,6 @@ def _effort(
     first: bool,
     fresh: bool | None,
     memory: float,
-    edition: Edition,
 ) -> Effort:
     """How far a release may go; see docs/decisions/0020-column-moves.md.
 
@@ -279,18 +246,17 @@ def _effort(
         counts: of the rows as they are, over all cells of the workload.
         before: how many of them the release before had.
     """
-    joint = _JOINT if edition > 14 else 1.0
     if first:
-        return Effort(calm=0.6, lively=0.6, lean=0.02, still=0.1, blocks=64, joint=joint)
+        return Effort(calm=0.6, lively=0.6, lean=0.02, still=0.1, blocks=64)
     if fresh is not None:
-        return Effort(calm=1.5, lively=1.5, lean=0.02, still=0.03, blocks=8 if fresh else 1, joint=joint)
+        return Effort(calm=1.5, lively=1.5, lean=0.02, still=0.03, blocks=8 if fresh else 1)
     # Where targets remember, their own noise is low; where they come of epochs, the same noise comes again and again.
     least, new = 0.1 if memory > 0 else 0.0, abs(1 - before / aim.rows)
-    if edition > 14 and memory == 0:
+    if memory == 0:
         new = max(new, _elsewhere(counts, aim.margins, workload))
     # One block, unless much of the rows is new, copies of others, or fewer than there were; or is to lie elsewhere.
     blocks = 1 + round(_GROWN * min(new, 1.0))
-    return Effort(calm=least, lively=least, lean=0.02, still=0.03, blocks=blocks, joint=joint)
+    return Effort(calm=least, lively=least, lean=0.02, still=0.03, blocks=blocks)
 
 
 @numba.njit(cache=True, nogil=True)

@@ -1,4 +1,4 @@
-"""From noisy counts to what rows should aim at: one total, one-column margins, and shrunk tables around them.
+"""Of what the aim of rows is made: one total, one-column margins, tables, and how far noise explains them.
 
 Where rows of a release before are given, targets lie between their tables and the new ones: counters answer anew at
 each tick, and part of their noise is fresh, so that remembering lowers it. All of it is post-processing of released
@@ -31,9 +31,6 @@ LEFT = 0.6
 SMALLEST = 1e-6
 
 
-_NONE = np.zeros(0)
-
-
 class Targets(NamedTuple):
     """What rows should aim at.
 
@@ -41,19 +38,19 @@ class Targets(NamedTuple):
         rows: number of rows.
         margins: for each column the expected number of rows per code, non-negative, summing to ``rows``.
         cells: expected counts over all cells of the workload, shape ``(cells,)``.
-        errors: variance of the noise left in a cell of each marginal, shape ``(marginals,)``; from edition 2 on.
-        joints: expected counts of the allowed combinations of each group of columns; from edition 2 on.
-        events: number of rows, before it is rounded; from edition 2 on.
+        errors: variance of the noise left in a cell of each marginal, shape ``(marginals,)``.
+        joints: expected counts of the allowed combinations of each group of columns.
+        events: number of rows, before it is rounded.
         alone: of each column, how little is known of what goes with it, from 0 to 1, shape ``(columns,)``.
     """
 
     rows: int
     margins: tuple[FloatArray, ...]
     cells: FloatArray
-    errors: FloatArray = _NONE
-    joints: tuple[Joint, ...] = ()
-    events: float = 0.0
-    alone: FloatArray = _NONE
+    errors: FloatArray
+    joints: tuple[Joint, ...]
+    events: float
+    alone: FloatArray
 
 
 class Past(NamedTuple):
@@ -68,37 +65,6 @@ class Past(NamedTuple):
     margins: list[FloatArray]
     cells: FloatArray
     pull: float
-
-
-def targets(measured: Measured, *, start: CodeArray | None = None, memory: float = MEMORY) -> Targets:
-    """Estimate total, margins and tables.
-
-    A table is first moved so that its margins are the pooled ones, which removes the noise of its main effects. What is
-    left, the association between its columns, is shrunk towards independence, cell by cell, by as much as its noise
-    explains (empirical Bayes). Margins and associations of ``start`` are then moved towards these.
-
-    Args:
-        measured: noisy tables of any order.
-        start: codes of the rows of the release before, shape ``(rows, columns)``.
-        memory: share of past ticks that the rows remember, where nothing has changed.
-    """
-    variance = np.maximum(measured.variance, SMALLEST)
-    total = total_of(measured)
-    rows = max(0, round(total))
-    margins, errors = margins_of(measured, total)
-    fresh = [simplex(margin, float(rows)) for margin in margins]
-    shares, past = fresh, None
-    if start is not None and len(start) and rows:
-        past = past_of(measured, start, rows, memory)
-        shares = [
-            simplex(blend(old, new, noise, past.pull), float(rows))
-            for old, new, noise in zip(past.margins, fresh, errors, strict=True)
-        ]
-    tables = [
-        _table(measured, q, rows, float(variance[q]), margins, fresh, shares, past)
-        for q in range(len(measured.workload.marginals))
-    ]
-    return Targets(rows, tuple(shares), np.concatenate(tables))
 
 
 def total_of(measured: Measured) -> float:
@@ -158,39 +124,6 @@ def blend(
     together = 1 - beyond * float(np.sum(np.broadcast_to(noise, gap.shape))) / float(square.sum())
     alone = 1 - ALONE**2 * noise / square
     return np.asarray(old + gap * np.maximum(max(pull, together), alone))
-
-
-def _table(
-    measured: Measured,
-    q: int,
-    rows: int,
-    variance: float,
-    margins: Sequence[FloatArray],
-    fresh: Sequence[FloatArray],
-    shares: Sequence[FloatArray],
-    past: Past | None,
-) -> FloatArray:
-    """Expected counts of one marginal's cells, flat; its margins are ``shares``."""
-    workload = measured.workload
-    marginal, shape = workload.marginals[q], workload.shapes[q]
-    if len(marginal) == 0:
-        return np.array([float(rows)])
-    if len(marginal) == 1:
-        return shares[marginal[0]]
-    table = workload.table(measured.values, q)
-    independent = independent_counts([fresh[c] for c in marginal], rows)
-    association = with_margins(table, [margins[c] for c in marginal]) - independent
-    freedom = table.size - 1 - sum(size - 1 for size in shape)
-    noise = variance * freedom / table.size
-    # Chi-square over rows is at most the smallest size less one: a bound on the mean square of associations.
-    largest = independent * rows * (min(shape) - 1) / table.size
-    kept = share_kept(association, independent, noise, largest, 1.0 if past is None else LEFT)
-    association = association * kept
-    if past is not None:
-        before = workload.table(past.cells, q) - independent_counts([past.margins[c] for c in marginal], rows)
-        association = blend(before, association, kept**2 * noise, past.pull)
-        independent = independent_counts([shares[c] for c in marginal], rows)
-    return simplex((independent + association).reshape(-1), float(rows))
 
 
 def independent_counts(margins: Sequence[FloatArray], rows: int) -> FloatArray:

@@ -95,7 +95,6 @@ def masses(
     caution: float = CAUTION,
     since: int = 0,
     region: Region | None = None,
-    sided: bool = True,
 ) -> Estimate:
     """Mass of every cell over all epochs.
 
@@ -111,8 +110,6 @@ def masses(
         since: number of first epochs that inform the others, but whose own mass does not count; less than all.
         region: the part of the box that holds all events. What lies outside of it is empty, whatever was read, and a
             node that its border cuts is taken to be even in its part, where nothing else is known.
-        sided: whether some nodes may have all in one half (:mod:`synthstream.fit.alone`); not in streams that
-            began before edition 12.
 
     Time: O(2^depth) times the number of epochs that reach a level, which for epochs of growing depth is small. Memory:
     that of the result, and of what was read.
@@ -133,7 +130,7 @@ def masses(
         own = known.beside(mass[:, at], 1.0)
         lean = None if region is None else known.beside(region.leaning(level, nodes[at])[None], 0.0)[0]
         guide = known.beside(above[:, at], 0.0)
-        how = _ratios(own, known, guide, caution, lean, sided) if shrink else _plain(own, known, bounded, lean)
+        how = _ratios(own, known, guide, caution, lean) if shrink else _plain(own, known, bounded, lean)
         slopes[level], left[level], newest[level] = unread = how[2:]
         fewer = epochs[level] - epochs[level + 1]
         theirs = _bordered(region, level, mass, above, at, how, shrink)
@@ -327,9 +324,7 @@ def _plain(mass: FloatArray, known: _Known, bounded: bool, lean: FloatArray | No
     return _Halved(r, noise + UNKNOWN * unread**2, slope=0.0, left=UNKNOWN, newest=0.0)
 
 
-def _ratios(
-    mass: FloatArray, known: _Known, ancestors: FloatArray, caution: float, lean: FloatArray | None, sided: bool
-) -> _Halved:
+def _ratios(mass: FloatArray, known: _Known, ancestors: FloatArray, caution: float, lean: FloatArray | None) -> _Halved:
     """All readings of a level weighed against noise and each other.
 
     Args:
@@ -342,7 +337,7 @@ def _ratios(
     factor = slope(y if lean is None else y - lean, noise, ancestors)
     guess = ancestors * factor if lean is None else ancestors * factor + lean
     walk = smoothed(y - guess, noise, caution)
-    one = alone(y, counted, variance, guess, walk.prior) if sided else np.zeros((2, y.shape[1]))
+    one = alone(y, counted, variance, guess, walk.prior)
     r, error = blended(y, walk.values + guess, mass, counted, variance, walk.left, walk.newest, one)
     return _Halved(r, error, slope=factor, left=float(walk.left[-1]), newest=float(walk.newest[-1]))
 

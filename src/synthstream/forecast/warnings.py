@@ -17,7 +17,6 @@ import numpy as np
 from synthstream.config.config import StreamConfig
 from synthstream.config.places import words_of
 from synthstream.forecast.rates import Rate
-from synthstream.kinds import NEWEST
 from synthstream.privacy import Claim, Unit
 from synthstream.schema.columns import MISSING, OTHER, Boolean, Category
 from synthstream.schema.naming import clash, names_a_person
@@ -70,7 +69,6 @@ def cautions_of(
     ticks = [*stderr]
     return (
         *weak_budget(config),
-        *_of_edition(config),
         *_clash(config),
         *_person_columns(config),
         *_dear_persons(config),
@@ -108,16 +106,6 @@ def weak_budget(config: StreamConfig) -> Iterator[Caution]:
 def _clash(config: StreamConfig) -> Iterator[Caution]:
     if config.workload is not None and (why := clash(config.schema.names)):
         yield Caution("columns", f"{why.removeprefix('columns: ')}. A new stream does not begin so.")
-
-
-def _of_edition(config: StreamConfig) -> Iterator[Caution]:
-    if config.older_grids:
-        yield Caution(
-            "columns",
-            f"The settings name {', '.join(config.older_grids)}, which edition {NEWEST} of the rule for places does "
-            f"not give. So this is a stream of edition {config.edition}, and stays one. A new stream does better "
-            "without.",
-        )
 
 
 def _person_columns(config: StreamConfig) -> Iterator[Caution]:

@@ -15,7 +15,7 @@ from synthstream.kernel.counters.base import clip, inner, outer
 from synthstream.kernel.gate import Gate
 from synthstream.kernel.sampling import LARGEST_SCALE
 from synthstream.kernel.tables import TableMechanism
-from synthstream.kinds import Noise
+from synthstream.kinds import EDITION, Noise
 from synthstream.measured import Measured, fingerprint_of
 from synthstream.privacy import CHEAPER, Claim
 from synthstream.strategies.shares import USUAL, EpochShares, in_epochs
@@ -35,13 +35,12 @@ class Epochs(TableMechanism):
     An epoch ends when the stream is ``growth`` times as old as at the end of the one before. All tables of one column
     are measured then, and some larger ones, chosen by how far the newest release is from the epoch's rows.
 
-    From edition 15 on an :class:`EpochPlanner` tells how many, from what was released so far, unless ``picks`` does.
+    An :class:`EpochPlanner` tells how many, from what was released so far, unless ``picks`` does.
 
-    From edition 2 on tables of one column may be measured in several parts of an epoch, each from its own rows alone.
-    How many, an :class:`EpochPlanner` tells from what was released before the epoch began. Of signed events, which may
-    come and go without a change in number, the rows of either sign are counted too, at every tick: a part also ends
-    when, by this noisy count, a tenth more rows have come than at its begin. Such counts lie behind all cells of the
-    workload.
+    Tables of one column may be measured in several parts of an epoch, each from its own rows alone. How many, an
+    :class:`EpochPlanner` tells from what was released before the epoch began. Of signed events, which may come and go
+    without a change in number, the rows of either sign are counted too, at every tick: a part also ends when, by this
+    noisy count, a tenth more rows have come than at its begin. Such counts lie behind all cells of the workload.
 
     Privacy:
         Unit        one event; neighbours: add-remove (one cell of each table changes by one, in one tick) or
@@ -59,7 +58,7 @@ class Epochs(TableMechanism):
         budget: what all releases together may cost; its epsilon is spent, its delta is not.
         horizon: number of ticks; ``None`` for no end.
         picks: larger tables to measure in an epoch; from their number on all are measured, and none is chosen. Left
-            out: as many as gain the most; up to edition 14 it is 10, in edition 1 as many as there are columns.
+            out: as many as gain the most.
         growth: how much older the stream is at the end of an epoch than at its beginning; above 1.
 
     Raises:
@@ -100,17 +99,17 @@ class Epochs(TableMechanism):
     @cached_property
     def times(self) -> EpochTimes:
         """When epochs begin and end."""
-        return EpochTimes(self.growth, self.horizon if self.edition > 9 else None)
+        return EpochTimes(self.growth, self.horizon)
 
     @property
     def counts_rows(self) -> bool:
         """Whether the rows of either sign are counted, in one more cell behind those of the workload."""
-        return self.edition > 1 and self.unit.signed
+        return self.unit.signed
 
     @cached_property
     def shares(self) -> dict[int, EpochShares]:
         """Shares of the budget, by the number of larger tables in an epoch."""
-        return in_epochs(self.workload, running=1 + self.counts_rows, picks=self.picks, edition=self.edition)
+        return in_epochs(self.workload, running=1 + self.counts_rows, picks=self.picks)
 
     @property
     def open_to(self) -> tuple[int, ...]:
@@ -170,7 +169,7 @@ class Epochs(TableMechanism):
         each = [[scales.tolist(), self.choice_epsilon(number), number] for number, scales in self.scales.items()]
         facts = [self.total_multiplier, *(each[0] if len(each) == 1 else each), self.growth]
         facts += [self.counter.facts(), self.workload.marginals, *(["signed"] if self.unit.signed else [])]
-        facts += [self.edition, self.running.tolist(), _MOST_PARTS, _TENTH, _BEYOND] if self.edition > 1 else []
+        facts += [EDITION, self.running.tolist(), _MOST_PARTS, _TENTH, _BEYOND]
         return fingerprint_of(facts)
 
     # -- drawing ------------------------------------------------------------------------------------------------
@@ -178,8 +177,7 @@ class Epochs(TableMechanism):
     def init(self) -> State:
         """The state before the first tick."""
         state = {"t": np.array(0), "open": np.zeros(self.workload.cells, dtype=np.int64), "closed_total": np.array(0.0)}
-        if self.edition > 1:
-            state |= {"parts": np.array(1), "part": np.array(0), "rows": np.array(0.0)}
+        state |= {"parts": np.array(1), "part": np.array(0), "rows": np.array(0.0)}
         state |= {"shown": np.zeros(3)} if len(self.open_to) > 1 else {}
         return outer(self.counter.init(self.running.size), "total.") | state
 
@@ -197,17 +195,17 @@ class Epochs(TableMechanism):
         """
         tick, cells, place = int(state["t"]), self.workload.cells, self.workload.marginals.index(())
         begin = self.times.begin(tick)  # the number of parts is asked for before this epoch's first row is looked at
-        parts = {"parts": np.array(np.clip(plan.parts(), 1, _MOST_PARTS))} if self.edition > 1 and begin == tick else {}
+        parts = {"parts": np.array(np.clip(plan.parts(), 1, _MOST_PARTS))} if begin == tick else {}
         at_every_tick = counts[[int(self.workload.offsets[place]), cells][: self.running.size]]
         counter, running = self.counter.step(inner(state, "total."), at_every_tick, gate, multiplier=self.running)
         exact = state["open"] + clip(counts[:cells])
         after = state | parts | outer(counter, "total.") | {"t": np.array(tick + 1), "open": exact}
         released, closes, ends = {place: running[:1]}, self._part_ends(after, tick, running), self.times.ends(tick)
         events, singles = float(running[0] - state["closed_total"]), np.flatnonzero(self.order == 1)
-        number, since = self.nearest(), int(state.get("part", begin))
+        number, since = self.nearest(), int(state["part"])
         if ends and "shown" in state:
             number = self.nearest(plan.number(self.scales, max(events, 1.0), state["shown"], whole=since == begin))
-        if closes and self.edition > 1:
+        if closes:
             released |= self._drawn(singles, exact, gate, number if ends and since == begin else self.open_to[-1])
             after |= {"part": np.array(tick + 1), "rows": running[-1]}
             after["open"] = np.where(np.repeat(self.order == 1, self.workload.lengths), 0, exact)
@@ -215,7 +213,7 @@ class Epochs(TableMechanism):
             known = np.concatenate([np.zeros(0), *(released[q] for q in singles.tolist() if q in released)])
             guessed = plan.guess(max(events, 1.0), known)
             tables = self._larger(exact, guessed, gate, number)
-            drawn = self._drawn(tables if self.edition > 1 else np.union1d(singles, tables), exact, gate, number)
+            drawn = self._drawn(tables, exact, gate, number)
             released |= drawn
             after |= {"open": np.zeros_like(exact), "closed_total": running[0]}
             after |= {"shown": plan.shown(drawn, guessed, self.scales[number], events)} if "shown" in state else {}
@@ -224,7 +222,7 @@ class Epochs(TableMechanism):
 
     def _part_ends(self, state: State, tick: int, running: FloatArray) -> bool:
         """Whether tables of one column are measured at this tick: from the state and from released values alone."""
-        by_time = self.times.part_ends(tick, int(state.get("parts", 1)))
+        by_time = self.times.part_ends(tick, int(state["parts"]))
         if by_time or not self.counts_rows:
             return by_time
         noise = of_difference(self.counter, int(state["part"]) - 1, tick, multiplier=self.running[-1])
@@ -243,7 +241,7 @@ class Epochs(TableMechanism):
         candidates = Candidates.of_tables(self.workload, larger)
         noise = np.sqrt(self.variance(0, number)[larger] / 2)  # mean size of one draw of Laplace noise
         # By turns: by one of them alone, large tables are chosen never, or small ones too seldom.
-        biases = [candidates.expected_distances(guessed, noise, shrunk=s) for s in sorted({False, self.edition > 5})]
+        biases = [candidates.expected_distances(guessed, noise, shrunk=s) for s in (False, True)]
         scores = [l1_scores(candidates, exact, guessed, bias=bias) for bias in biases]
         left, moved_by, epsilon = list(range(larger.size)), self.changed * GRID, self.choice_epsilon(number)
         for turn in range(number):

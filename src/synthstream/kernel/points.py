@@ -39,11 +39,11 @@ class Points(Mechanism):
     """The number of events at every tick; left minus right in the nodes of a partition, afresh in every epoch.
 
     An epoch ends when the number of events, as released, has grown by a public factor: with one epoch a doubling, when
-    it reaches ``2**e / epsilon`` for the next whole e. From edition 15 on the last one ends with the horizon, if there
-    is one. Either all levels are measured then, or, if the planner plans by node, the nodes that it finds worth it,
-    each level planned from what was just read above it. Upper levels are also measured while the epoch is open, one or
-    several by a counter, whenever the released number has grown by another part of what it should in this epoch. Levels
-    may be read together: then the parts of a node are counted.
+    it reaches ``2**e / epsilon`` for the next whole e. The last one ends with the horizon, if there is one. Either all
+    levels are measured then, or, if the planner plans by node, the nodes that it finds worth it, each level planned
+    from what was just read above it. Upper levels are also measured while the epoch is open, one or several by a
+    counter, whenever the released number has grown by another part of what it should in this epoch. Levels may be read
+    together: then the parts of a node are counted.
 
     Privacy:
         Unit        one event; neighbours: add-remove (one cell changes by one in one tick) or replace-one (one event
@@ -155,7 +155,7 @@ class Points(Mechanism):
     def _levels(self) -> dict[int, Counter]:
         """By how often a level may be measured in an epoch, where it is more than once, the counter of such a level."""
         often = self.schedule.possible_steps(self.partition.depth)  # the last step is the epoch's end
-        return {steps: counter("auto", horizon=steps - 1, noise=self.noise, edition=self.edition) for steps in often}
+        return {steps: counter("auto", horizon=steps - 1, noise=self.noise) for steps in often}
 
     def variance(self, units: int) -> float:
         """Noise variance of a reading at the end of an epoch that may cost ``units`` parts of its budget. Public."""
@@ -165,8 +165,7 @@ class Points(Mechanism):
         """Hash of every number that decides what is drawn and with how much noise."""
         facts = [self.parts, self.partition.dimension, self.partition.depth, self.noise, self.budget.epsilon, WHOLE]
         facts += [*self.schedule.facts(), self.neighbours, self.unit.signed]
-        facts += [*([_DEEPER] if self.schedule.by_node else []), *self.partition.facts]
-        facts += [self.horizon] if self.edition > 14 else []
+        facts += [*([_DEEPER] if self.schedule.by_node else []), *self.partition.facts, self.horizon]
         return fingerprint_of([*facts, LEAST, [how.facts() for how in self._counters]])
 
     # -- drawing ------------------------------------------------------------------------------------------------
@@ -198,13 +197,12 @@ class Points(Mechanism):
         counts, cells = Counts(counts.cells, clip(counts.numbers)), state["cells"]  # in place: there may be a million
         counts.add_to(cells, limit=_LARGEST_SUM // cells.size)
         after |= number | {"t": np.array(tick + 1), "total": np.array(total), "cells": cells}
-        closing = self.times.epoch_of(total) > self.times.epoch_of(begun)
-        closing |= self.edition > 14 and tick + 1 == self.horizon
+        closing = self.times.epoch_of(total) > self.times.epoch_of(begun) or tick + 1 == self.horizon
         # Beside this tick's blocks an estimate needs those of these ticks; -1 stands for levels that were not yet read.
         needs = tuple(sorted({*after["ends"].tolist(), *after["plan.ticks"].tolist()} - {-1}))
         if closing:
             left = WHOLE - sum(after["plan.units"].tolist())
-            blocks = self._end(cells, total, total - begun, left, gate, shape)
+            blocks = self._end(cells, total, total - begun, left, gate)
             after = {name: array for name, array in after.items() if not name.startswith(("level", "plan."))}
             cells.fill(0)
             after |= {"begun": np.array(total), "planned": np.array(False), "ends": np.append(state["ends"], tick)}
@@ -249,7 +247,7 @@ class Points(Mechanism):
 
     def _counted(self, often: IntArray) -> list[tuple[int, int]]:
         """First level of each counter of an open epoch, and the one after its last."""
-        apart = np.flatnonzero((np.diff(often) != 0) | (not self.schedule.together)) + 1
+        apart = np.flatnonzero((np.diff(often) != 0) | (not self.schedule.by_node)) + 1
         return [(a, b) for a, b in pairwise([0, *apart.tolist(), often.size]) if a < b and often[a] > 1]
 
     def _open(self, after: State, counts: Counts, events: float, gate: Gate) -> tuple[Block, ...]:
@@ -280,15 +278,12 @@ class Points(Mechanism):
         after |= {"plan.done": done, "plan.ticks": ticks}
         return tuple(blocks)
 
-    def _end(
-        self, cells: IntArray, total: float, events: float, left: int, gate: Gate, shape: Shape
-    ) -> tuple[Block, ...]:
+    def _end(self, cells: IntArray, total: float, events: float, left: int, gate: Gate) -> tuple[Block, ...]:
         """Readings of all levels at the end of an epoch."""
         depth = self.depth_of(total)
         if self.schedule.by_node:
             return self._end_by_node(cells, depth, events, left, gate)
-        planned = self.schedule.end(shape, events, depth, self.scale(self.parts[1]), left)
-        units, blocks = checked_parts(planned, depth, left).tolist(), list[Block]()
+        units, blocks = checked_parts(self.schedule.end(depth, left), depth, left).tolist(), list[Block]()
         for level, exact in enumerate(tree.by_level(tree.differences(tree.counted(cells, depth)))):
             noisy = gate.noisy(exact, noise=self.noise, scale=self.scale(self.parts[1], units[level]))
             blocks += tree.blocks_of(level, noisy[:, None], np.array([self.variance(units[level])]))
@@ -301,7 +296,7 @@ class Points(Mechanism):
         """
         nodes, room, mass = np.zeros(1, dtype=np.int64), np.array([left]), np.array([max(events, 0.0)])
         blocks, whole, counts, level = list[Block](), self.scale(self.parts[1]), tree.counted(cells, depth), 0
-        at_once, summed = self.schedule.at_once(events, whole), self.total is not None and self.edition > 10
+        at_once, summed = self.schedule.at_once(events, whole), self.total is not None
         while level < depth:
             joint, lean = self.partition.most(at_once[level > 0], depth - level), self.partition.leaning(level, nodes)
             asked, units = np.flatnonzero(np.abs(lean) < 1), np.zeros(nodes.size, dtype=np.int64)

@@ -10,7 +10,7 @@ from typing import ClassVar
 import numpy as np
 
 from synthstream.kernel.counters import Counter, counter
-from synthstream.kinds import NEWEST, Edition, Noise
+from synthstream.kinds import Noise
 from synthstream.privacy import EVENT, WIDER, Budget, Claim, Neighbours, Unit, l1_sensitivity, squared_l2
 from synthstream.workload import FloatArray
 
@@ -23,7 +23,6 @@ class Mechanism:
         budget: what all releases together may cost.
         horizon: number of ticks; ``None`` for no end.
         unit, neighbours: who is protected, and what is changed.
-        edition: of the rules by which it measures. A stream keeps the one that it began with.
 
     Attributes:
         theorem: id of the file in ``docs/theorems`` that proves the cost.
@@ -35,7 +34,6 @@ class Mechanism:
     horizon: int | None
     unit: Unit = EVENT
     neighbours: Neighbours = "add-remove"
-    edition: Edition = NEWEST
 
     @property
     def noise(self) -> Noise:
@@ -54,7 +52,7 @@ class Mechanism:
 
     def counted(self, kind: str = "auto") -> Counter:
         """The counter of a kind over all ticks."""
-        return counter(kind, horizon=self.horizon, noise=self.noise, edition=self.edition)
+        return counter(kind, horizon=self.horizon, noise=self.noise)
 
     def refuse_unless(self, fits: bool, what: str, advice: str = "") -> None:
         """Raise ``ValueError`` unless all noise of the stream's whole life can be drawn.

@@ -233,7 +233,7 @@ class Refreshed(TableMechanism):
     @cached_property
     def times(self) -> RefreshTimes:
         """When there are refreshes, if none comes early."""
-        return RefreshTimes(self.growth, self.horizon, self.early, closing=self.edition > 14)
+        return RefreshTimes(self.growth, self.horizon, self.early)
 
     @cached_property
     def singles(self) -> Dense:
@@ -246,13 +246,13 @@ class Refreshed(TableMechanism):
         return self._dense(int(np.sum(self.order == 2)))
 
     def _dense(self, larger: int) -> Dense:
-        weights = self.times.weights(larger, self.edition)
-        return Dense(weights=weights, horizon=None if self.horizon is None else len(weights), edition=self.edition)
+        weights = self.times.weights(larger)
+        return Dense(weights=weights, horizon=None if self.horizon is None else len(weights))
 
     @cached_property
     def _shares(self) -> tuple[FloatArray, FloatArray]:
         """Shares of the budget of each table, at every tick and at refreshes."""
-        return at_refreshes(self.workload, weights=self.weights, edition=self.edition)
+        return at_refreshes(self.workload, weights=self.weights)
 
     @cached_property
     def at_ticks(self) -> FloatArray:

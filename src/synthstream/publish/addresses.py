@@ -69,7 +69,7 @@ def _behind(address: str) -> tuple[StreamConfig, ParquetSink]:
         text = fetched(f"{settings}/{SETTINGS}", most=_MOST)
         if text is not None:
             sink = Served(releases)
-            sink.last()  # its manifest says in which edition the stream began
+            sink.last()
             config = StreamConfig.from_toml(text.decode(errors="replace"), base=sink.folder, origin=settings)
             return _at(config, sink.folder), sink
     raise _unknown(address)

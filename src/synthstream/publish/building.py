@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from copy import copy
 from dataclasses import replace
 from functools import lru_cache, partial
@@ -14,7 +13,8 @@ import numpy as np
 import polars as pl
 
 from synthstream.config.config import StreamConfig
-from synthstream.errors import SinkError, StateCorrupt
+from synthstream.errors import StateCorrupt
+from synthstream.kinds import EDITION
 from synthstream.measured import Committed, Measured, Reading, stamped
 from synthstream.publish.folder import ParquetSink
 from synthstream.release.models import Model, RowModel
@@ -73,7 +73,6 @@ class Builder:
         named: first tick from which on the claim names the theorem of segments; ``None`` if none does. It is the first
             tick of a segment: of those that earlier versions began, the claim says nothing.
         secure: whether the noise came from the operating system.
-        written: the claim as it was written down when the stream began, if it has: see :func:`claim_facts`.
     """
 
     def __init__(
@@ -84,11 +83,10 @@ class Builder:
         segments: Sequence[tuple[int, Models]] = (),
         named: int | None = None,
         secure: bool,
-        written: Sequence[Mapping[str, Any]] = (),
     ) -> None:
         self._config, self._committed, self.secure = config, committed, secure
         self.remember(0)
-        self.named, self._written, self._claims = named, written, dict[tuple[int, bool], dict[str, Any]]()
+        self.named, self._claims = named, dict[tuple[int, bool], dict[str, Any]]()
         self._first, self._later = synthesizer_of(config.lives[0]), list[Resumed]()
         made = {len(life.lives): synthesizer_of(life) for life in config.lives[1:]} | {1: self._first}
         for start, model in segments:
@@ -139,7 +137,7 @@ class Builder:
         config, resumed = self._config.at(tick), self.named is not None and tick >= self.named
         key = len(config.lives), resumed
         if key not in self._claims:
-            self._claims[key] = promise_of(config, resumed=resumed, written=self._written).facts
+            self._claims[key] = promise_of(config, resumed=resumed).facts
         return self._claims[key]
 
     @property
@@ -304,7 +302,7 @@ class Builder:
         chain = {"previous": self.previous(tick), "head": committed.head}
         starts = [resumed.start for resumed in self._later if resumed.start <= tick]
         facts: dict[str, Any] = {"claim": stamped(self.claim_at(tick), secure=self.secure), "chain": chain}
-        facts |= {"edition": config.edition} if config.edition > 1 else {}
+        facts["edition"] = EDITION
         facts |= {"segments": starts} if starts else {}
         facts |= {"cuts": config.cuts} if config.cuts else {}
         facts |= committed.circumstances
@@ -323,7 +321,7 @@ class Builder:
             since=None if config.workload is not None or self._first.no_window else partial(self._since, tick),
             **({} if config.workload is None else {"counted": partial(self._series, tick)}),
             replicates=partial(self._replicates, tick, model),
-            dated=config.edition > 1,
+            dated=True,
         )
 
     def _replicates(self, tick: int, model: Model, number: int) -> list[RowModel]:
@@ -365,11 +363,5 @@ def from_releases(
 ) -> Builder:
     """Builds releases from what is published up to a tick, without the state; ``None``: nothing is."""
     starts, named = ([], None) if tick is None else sink.segments(tick)
-    # A claim that was written down in another life of the stream stands in the last of its releases.
-    told = [] if tick is None else [*(cut["tick"] - 1 for cut in config.at(tick).cuts), tick]
-    written = list[dict[str, Any]]()
-    for t in told:
-        with suppress(*([] if t == tick else [SinkError])):  # somebody has a part of them only
-            written.append(dict(sink.manifest(t).get("claim") or {}))
     segments = [(start, dict[str, Any]()) for start in starts]
-    return Builder(config, committed, segments=segments, named=named, secure=secure, written=written)
+    return Builder(config, committed, segments=segments, named=named, secure=secure)

@@ -193,18 +193,20 @@ def _of_tables(config: StreamConfig) -> list[FieldFacts]:
         FieldFacts("stderr", "number", _ERROR),
         FieldFacts("since", "integer", "First tick that measured counts."),
         *([FieldFacts("measured_at", "integer", late)] if config.measures == "refresh" else []),
-        *_dates(config),
+        *_dates(),
     ]
 
 
-def _dates(config: StreamConfig) -> list[FieldFacts]:
-    """The span of the tick, which tables tell from the second edition on."""
-    ends = {"start": "begins", "end": "ends"} if config.edition > 1 else {}
+def _dates() -> list[FieldFacts]:
+    """The span of the tick."""
     words = (
         "When the tick {} whose release this is, on the stream's wall clock. Not what is counted: count is of all "
         "events up to its end."
     )
-    return [FieldFacts(name, "datetime", words.format(does), empty=False) for name, does in ends.items()]
+    return [
+        FieldFacts(name, "datetime", words.format(does), empty=False)
+        for name, does in (("start", "begins"), ("end", "ends"))
+    ]
 
 
 def _of_nodes(config: StreamConfig) -> list[FieldFacts]:
@@ -227,4 +229,4 @@ def _of_nodes(config: StreamConfig) -> list[FieldFacts]:
         fields.append(FieldFacts(f"measured{side}", "number", words))
         words = f"Standard error of the noise in measured{side}. Null if it is not known."
         fields.append(FieldFacts(f"stderr{side}", "number", words))
-    return [*fields, *_dates(config)]
+    return [*fields, *_dates()]

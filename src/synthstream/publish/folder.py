@@ -28,7 +28,7 @@ from synthstream.release.release import Release
 # What a release is made of, beside its manifest.
 FILES = ("rows.parquet", "tables.parquet", "measured.parquet")
 
-# What streams of tables add to it from the second edition on.
+# What streams of tables add to it.
 SERIES = "series.parquet"
 
 # What tells portals and readers of the releases, beside them, and is no part of any: ``publish.catalogue``.

@@ -40,7 +40,7 @@ def refuse_other_releases(config: StreamConfig, sink: ParquetSink) -> None:
 
 
 def as_begun(config: StreamConfig) -> StreamConfig:
-    """A configuration in the edition, and with the cuts, of the stream's releases, if there are any.
+    """A configuration with the cuts of the stream's releases, if there are any.
 
     Raises:
         ConfigError: the releases go on with other settings.

@@ -52,7 +52,7 @@ class Release(Sent, ABC):
         since: masses of the events after an earlier tick, of a stream of points; ``None`` where they are not known.
         replicates: rows fitted again, as often as it is told: see
             :meth:`synthstream.synthesizers.contract.Synthesizer.replicates`; ``None`` for a window.
-        dated: whether it publishes its series, and dates in its tables: streams that began before do not.
+        dated: whether its tables tell dates; those of a window do not.
     """
 
     name: str
@@ -200,7 +200,7 @@ class Release(Sent, ABC):
     @property
     def has_series(self) -> bool:
         """Whether ``series.parquet`` is one of its files."""
-        return self.dated and self.counted is not None
+        return self.counted is not None
 
     @cached_property
     def series(self) -> pl.DataFrame:
@@ -258,7 +258,7 @@ class TableRelease(Located, Release):
 
     def _made(self, n: int | None, rng: np.random.Generator | None) -> pl.DataFrame:
         codes = self.model.codes
-        if n is None and rng is None and self.facts.get("edition", 1) > 14:
+        if n is None and rng is None:
             return self.schema.decode(codes.astype(np.int32), None)
         rng = rng or self._rng()
         if n is not None:

@@ -41,9 +41,6 @@ _TROUBLE = {
     sqlite3.SQLITE_BUSY: "another program has it open. Close that program",
 }
 
-# Formats that a store is brought forward from, step by step; they have the same tables.
-OLDER = (3,)
-
 T = TypeVar("T")
 
 # Does a side effect under its name: see :meth:`synthstream.environment.Env.do`.
@@ -208,7 +205,7 @@ def copy(database: Database, path: Path) -> None:
 
 def _check(database: Database, path: Path, schema: str, version: int, *, copies: bool) -> None:
     found = tuple(database.execute(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version"))
-    ours = found[0] == _APPLICATION_ID and abs(found[1]) in (version, *OLDER)
+    ours = found[0] == _APPLICATION_ID and abs(found[1]) == version
     if ours and found[1] < 0:
         if not copies:
             raise StateRolledBack(
@@ -218,9 +215,8 @@ def _check(database: Database, path: Path, schema: str, version: int, *, copies:
             )
     elif not ours:
         raise StateCorrupt(
-            f"{path} is not a Synthstream state of format {version}, nor of one that this version brings forward "
-            f"({', '.join(map(str, OLDER))}). Point 'state' to another folder, or use the version of Synthstream that "
-            "wrote it."
+            f"{path} is not a Synthstream state of format {version}. Point 'state' to another folder, or use the "
+            "version of Synthstream that wrote it."
         )
     rows = "SELECT type, name, tbl_name, sql FROM sqlite_schema ORDER BY rowid"
     with closing(sqlite3.connect(":memory:")) as empty:

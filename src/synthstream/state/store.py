@@ -29,7 +29,6 @@ from synthstream.state import database
 from synthstream.state.blobs import Arrays, packed, packed_ints, unpacked, unpacked_ints
 from synthstream.state.database import Closed, Database
 from synthstream.state.folder import STORE, Lock, failed, locked, make_private, refuse_exposed
-from synthstream.state.migration import migrate
 from synthstream.state.sealing import Cipher, Plain, Seal, damaged
 from synthstream.state.sums import RowSums
 from synthstream.workload import IntArray
@@ -104,7 +103,6 @@ class Store:
             self._public: Seal = Plain(self.meta("id") or "")
             if not read_only:
                 self._unseal(key)
-                migrate(folder, self._db, self._rows, newest=FORMAT, do=self._do)
         except OSError as error:
             self._let_go()
             raise failed(folder, error) from error

@@ -9,7 +9,6 @@ from typing import Any, Literal, NamedTuple
 import numba
 import numpy as np
 
-from synthstream.kinds import NEWEST, Edition
 from synthstream.partition import DEEPEST, LEAST, WHOLE, sums
 from synthstream.workload import FloatArray, IntArray
 
@@ -22,7 +21,7 @@ _KAPPA = 0.5
 _ROUNDS = 4
 
 
-# Epochs while the number of events doubles, from edition 3 on.
+# Epochs while the number of events doubles.
 _EPOCHS = 2
 # A node is worth a reading if it holds this many times its noise.
 _WORTH = 2.0
@@ -33,10 +32,8 @@ _WORTH_JOINT = 8.0
 _FEW = 600.0
 
 # Shares of an epoch's budget for readings while it is open: the least, if the newest epochs look alike, and the most.
-_CALM, _MOVING = 0.08, 0.45
-# The least where the end is planned by node: epochs are shorter and their ends sharper, so that more can be spared.
-_CALM_BY_NODE = 0.15
-# Levels that are read while an epoch is open, at most, from edition 7 on: those below move points by little.
+_CALM, _MOVING = 0.15, 0.45
+# Levels that are read while an epoch is open, at most: those below move points by little.
 _UPPER = 16
 # Numbers in a block of a sum: blocks are added up pair by pair.
 _BLOCK = 128
@@ -73,7 +70,7 @@ class EpochPlan(NamedTuple):
     steps: IntArray
 
 
-def joint_levels(edition: Edition, *, pure: bool, bounded: bool) -> int:
+def joint_levels(*, pure: bool, bounded: bool) -> int:
     """How many levels of a tree are read together where noise is Laplace, if points may be in all of the box.
 
     Counts of all 2^k parts of a node cost what one difference does, since an event is in one part. Read with the
@@ -82,17 +79,17 @@ def joint_levels(edition: Edition, *, pure: bool, bounded: bool) -> int:
     levels is needed for parts that hold nothing, too, so that few levels are best. For Gaussian noise nothing is won:
     there k levels have 1 / k of the variance.
     """
-    return 1 if edition < 10 or not pure or bounded else 2
+    return 2 if pure and not bounded else 1
 
 
-def first_levels(edition: Edition, *, public: bool, bounded: bool) -> int:
+def first_levels(*, public: bool, bounded: bool) -> int:
     """How many levels are read together at a root, if the number of events may be public, or points be in a region.
 
     What the parts of a root add up to is the number of events of the epoch. Without it that is known by the counter
     alone, whose noise is that of many ticks, and what the number is off by is put where the epoch has nothing. With
     Laplace noise the parts cost nothing more; with Gaussian noise the root's difference has twice the variance.
     """
-    return 1 if edition < 14 or public or bounded else 2
+    return 1 if public or bounded else 2
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,13 +99,12 @@ class Schedule:
     Its properties are constants: the kernel asks for them again at each tick.
 
     ``adaptive`` keeps the expected misplaced mass, times its distance, small: a level with A nodes above the noise,
-    each w wide, gets a part in proportion to sqrt(A w). From edition 3 on the end of an epoch is planned node by node:
-    see :meth:`nodes`; from edition 7 on upper levels alone are read while it is open, 2, 4, ... or 64 times. ``fixed``
-    is the schedule of theorem ``points-accuracy``: parts fall by a = 2^((1 - 1/d) / 2) from a level to that above it.
+    each w wide, gets a part in proportion to sqrt(A w). The end of an epoch is planned node by node: see :meth:`nodes`;
+    upper levels alone are read while it is open, 2, 4, ... or 64 times. ``fixed`` is the schedule of theorem
+    ``points-accuracy``: parts fall by a = 2^((1 - 1/d) / 2) from a level to that above it.
 
     Args:
         dimension: number of coordinates.
-        edition: a stream keeps the one that it began with.
         joint: levels that are read together at the end of an epoch that is planned by node, at most: see
             :func:`joint_levels`.
         first: the same, from the root on, in epochs of few events too: see :func:`first_levels`.
@@ -116,7 +112,6 @@ class Schedule:
 
     dimension: int
     kind: Literal["adaptive", "fixed"] = "adaptive"
-    edition: Edition = NEWEST
     joint: int = 1
     first: int = 1
 
@@ -126,8 +121,12 @@ class Schedule:
 
     @property
     def by_node(self) -> bool:
-        """Whether the end of an epoch is planned node by node, each level from the readings of those above it."""
-        return self.kind == "adaptive" and self.edition > 2
+        """Whether the end of an epoch is planned node by node, each level from the readings of those above it.
+
+        Then levels side by side that are measured equally often in an open epoch share a counter, too, and few
+        different numbers are planned.
+        """
+        return self.kind == "adaptive"
 
     @property
     def epochs(self) -> int:
@@ -135,17 +134,9 @@ class Schedule:
         return _EPOCHS if self.by_node else 1
 
     @property
-    def together(self) -> bool:
-        """Whether levels side by side that are measured equally often in an open epoch share a counter.
-
-        Then few different numbers are planned.
-        """
-        return self.by_node and self.edition > 6
-
-    @property
     def upper(self) -> int:
         """Levels of a release that the plan of an open epoch looks at, at most."""
-        return _UPPER if self.together else DEEPEST
+        return _UPPER if self.by_node else DEEPEST
 
     @property
     def words(self) -> str:
@@ -156,47 +147,45 @@ class Schedule:
         """How often a level of a partition of some depth may be measured in an epoch, where it is more than once."""
         if self.kind == "fixed":
             return [2**i for i in range(1, depth + 1)]
-        return [steps for steps in range(2, _MOST_STEPS + 1) if not (self.together and steps & (steps - 1))]
+        return [2**i for i in range(1, _MOST_STEPS.bit_length())]
 
     def facts(self) -> list[Any]:
         """Every number that decides the schedule."""
-        new = [[_EPOCHS, _WORTH, _CALM_BY_NODE]] if self.by_node else []
-        new += [[_UPPER]] if self.together else []
+        # 0.08: a share that nothing uses any more. Fingerprints of streams that run hold it.
+        new = [[_EPOCHS, _WORTH, _CALM], [_UPPER]] if self.by_node else []
         new += [[self.joint, _WORTH_JOINT, _FEW]] if self.joint > 1 and self.by_node else []
         new += [[self.first]] if self.first > 1 and self.by_node else []
-        return [self.kind, [_MOST_STEPS, _KAPPA, _ROUNDS, _CALM, _MOVING, _FAR], *new]
+        return [self.kind, [_MOST_STEPS, _KAPPA, _ROUNDS, 0.08, _MOVING, _FAR], *new]
 
-    def end(self, shape: Shape, events: float, depth: int, scale: float, left: int) -> IntArray:
-        """Parts at the end of an epoch, int64, shape ``(depth,)``, all at least ``LEAST``, at most ``left`` together.
+    def end(self, depth: int, left: int) -> IntArray:
+        """Parts of levels at the end of an epoch that is not planned by node, int64, shape ``(depth,)``.
+
+        All are at least ``LEAST``, and at most ``left`` together: the parts that are left.
+        """
+        return _units(self._falling(depth), left)
+
+    def within(self, shape: Shape, events: float, depth: int, scale: float) -> EpochPlan:
+        """Parts and steps while an epoch is open; levels below the deepest that is measured are left out.
+
+        Of an epoch's budget they get between a tenth, where the newest epochs look alike, and nearly a half, where the
+        shape moves farther in an epoch than the noise of these readings.
 
         Args:
             shape: the newest release.
             events: number of events of the epoch.
             depth: number of levels.
             scale: noise of a level that gets the whole budget.
-            left: parts that are left.
-        """
-        if self.kind == "fixed":
-            return _units(self._falling(depth), left)
-        return _units(self._fair(levels_of(shape.masses, events, depth), depth, scale * WHOLE / left)[0], left)
-
-    def within(self, shape: Shape, events: float, depth: int, scale: float) -> EpochPlan:
-        """Parts and steps while an epoch is open; levels below the deepest that is measured are left out.
-
-        Of an epoch's budget they get between a tenth, where the newest epochs look alike, and nearly a half, where the
-        shape moves farther in an epoch than the noise of these readings. Arguments as of :meth:`end`.
         """
         if self.kind == "fixed":
             steps = 2 ** np.arange(depth, 0, -1, dtype=np.int64)
             return EpochPlan(_units(self._falling(depth), WHOLE // 3), steps)
         levels = min(depth, self.upper)
         steps, masses = np.zeros(0, dtype=np.int64), levels_of(shape.masses, events, levels)
-        calm = _CALM_BY_NODE if self.by_node else _CALM
-        share, part = np.zeros(0), calm
+        share, part = np.zeros(0), _CALM
         while levels:
             share, nodes = self._fair(masses[: max(levels, 1)], levels, scale / _MOVING)
             noise = float(np.sum(nodes * self._width(levels) * scale / share)) / _MOVING / max(events, 1.0)
-            part = calm + (_MOVING - calm) * shape.moving / (shape.moving + _FAR * noise)
+            part = _CALM + (_MOVING - _CALM) * shape.moving / (shape.moving + _FAR * noise)
             missed = nodes * scale / part / share
             steps = np.clip(_KAPPA * events / missed, 1, _MOST_STEPS).astype(np.int64)
             often = np.flatnonzero(steps > 1)
@@ -206,8 +195,7 @@ class Schedule:
             levels = deepest
         if not levels:
             return EpochPlan(np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64))
-        if self.together:
-            steps = np.int64(1) << np.rint(np.log2(steps)).astype(np.int64)
+        steps = np.int64(1) << np.rint(np.log2(steps)).astype(np.int64)
         return EpochPlan(_units(share, int(part * WHOLE)), steps)
 
     def at_once(self, events: float, scale: float) -> tuple[int, int]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import operator
 from collections.abc import Callable, Sequence
 from functools import cache
 
@@ -11,7 +10,7 @@ import numpy as np
 from scipy.optimize import brentq
 
 from synthstream.accounting.powers import powers
-from synthstream.kinds import Edition, Noise
+from synthstream.kinds import Noise
 from synthstream.strategies.blt_parameters import PARAMETERS
 from synthstream.workload import FloatArray, IntArray
 
@@ -92,32 +91,28 @@ def leaky_encoder(weights: FloatArray, decays: FloatArray) -> tuple[FloatArray, 
     return -mu / ((1 - x) * slope), mu
 
 
-def leaky_column(weights: FloatArray, decays: FloatArray, ticks: int, edition: Edition) -> FloatArray:
+def leaky_column(weights: FloatArray, decays: FloatArray, ticks: int) -> FloatArray:
     """First column of B, shape ``(ticks,)``, for what is in :func:`leaky_decoder`."""
-    former = edition < 10
-    each = decays[:, None] ** np.arange(ticks, dtype=np.float64) if former else powers(decays, ticks, products=True)
-    column = np.asarray(np.sum(weights[:, None] * each, axis=0))
+    column = np.asarray(np.sum(weights[:, None] * powers(decays, ticks), axis=0))
     column[0] += 1
     return column
 
 
-def column_of_decoder(column: FloatArray, edition: Edition) -> FloatArray:
+def column_of_decoder(column: FloatArray) -> FloatArray:
     """First column of B = A C^-1 for a lower-triangular Toeplitz C of this first column, in its shape."""
-    b, dot = np.zeros(column.size), product(edition)
+    b = np.zeros(column.size)
     for j in range(column.size):
-        b[j] = (1.0 - dot(column[1 : j + 1], b[:j][::-1])) / column[0]
+        b[j] = (1.0 - product(column[1 : j + 1], b[:j][::-1])) / column[0]
     return b
 
 
-def product(edition: Edition) -> Callable[[FloatArray, FloatArray], float]:
-    """How the inner product of two vectors is found: from edition 10 on, as the rounded sum of the rounded products."""
-    return (lambda a, b: math.fsum(a * b)) if edition > 9 else operator.matmul
+def product(a: FloatArray, b: FloatArray) -> float:
+    """Inner product of two vectors: the rounded sum of the rounded products, on every processor the same."""
+    return math.fsum(a * b)
 
 
-def inverse(matrix: FloatArray, edition: Edition) -> FloatArray:
-    """That of a lower-triangular matrix; from edition 10 on row by row, in one order."""
-    if edition < 10:
-        return np.tril(np.linalg.inv(matrix))
+def inverse(matrix: FloatArray) -> FloatArray:
+    """That of a lower-triangular matrix, row by row, in one order."""
     found = np.eye(len(matrix))
     for i, row in enumerate(matrix):
         found[i] = (found[i] - np.sum(row[:i, None] * found[:i], axis=0)) / row[i]

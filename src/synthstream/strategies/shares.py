@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from synthstream.kinds import Edition, Split
+from synthstream.kinds import Split
 from synthstream.workload import FloatArray, Workload
 
 # At every tick: parts of a by-order budget for the total, marginals of one column, and larger ones.
@@ -17,11 +17,11 @@ _BY_ORDER = (0.02, 0.58, 0.40)
 # Tables of one column get shares of a part in proportion to their cells to the one power at every tick, and to the
 # other at refreshes.
 _REFRESHED, _POWERS = (0.02, 0.11, 0.22, 0.65), (0.0, 0.6)
-# In epochs: the total, tables of one column, the choice of larger ones, and these, by edition.
-_EPOCHS = {1: (0.12, 0.40, 0.08, 0.40), 2: (0.05, 0.50, 0.06, 0.39)}  # 2: and later
-# From edition 15 on an epoch measures as many larger tables as gain the most, of these numbers.
+# In epochs: the total, tables of one column, the choice of larger ones, and these.
+_EPOCHS = (0.05, 0.50, 0.06, 0.39)
+# An epoch measures as many larger tables as gain the most, of these numbers.
 _NUMBERS = tuple(round(2 ** (step / 3)) for step in range(36))  # 1, 2, 3, 4, 5, 6, 8, 10, 13, ..., 3251
-# Up to edition 14 an epoch measures so many. Since then it is what to expect where nothing tells how many will be.
+# What to expect where nothing tells how many will be.
 USUAL = 10
 # Of points: the number of events, if it is private; an epoch.
 _POINTS = (0.04, 0.96)
@@ -60,14 +60,11 @@ def at_every_tick(workload: Workload, split: Split, *, pure: bool, weights: Sequ
     return np.asarray(key / key.sum())
 
 
-def at_refreshes(
-    workload: Workload, *, weights: Sequence[float] | None, edition: Edition
-) -> tuple[FloatArray, FloatArray]:
+def at_refreshes(workload: Workload, *, weights: Sequence[float] | None) -> tuple[FloatArray, FloatArray]:
     """Shares of each table at every tick, and at refreshes, shape ``(marginals,)`` each; together they add up to 1."""
     order, known = workload.order, _all(workload, weights)
-    powers = [workload.lengths**power for power in _POWERS]
-    if edition > 9:  # the last digits of a power depend on the library and the processor
-        powers = [np.round(power, 6) for power in powers]
+    # The last digits of a power depend on the library and the processor.
+    powers = [np.round(workload.lengths**power, 6) for power in _POWERS]
     cells = [np.where(order == 1, known * power, 0.0) for power in powers]
     often, singles = (each / (each.sum() or 1.0) for each in cells)
     larger = np.where(order == 2, known / known[order == 2].sum(), 0.0)
@@ -91,29 +88,27 @@ class EpochShares(NamedTuple):
     tables: FloatArray
 
 
-def in_epochs(workload: Workload, *, running: int, picks: int | None, edition: Edition) -> dict[int, EpochShares]:
+def in_epochs(workload: Workload, *, running: int, picks: int | None) -> dict[int, EpochShares]:
     """Shares by the number of larger tables in an epoch, which increases; all that is drawn adds up to 1.
 
-    It is one number if ``picks`` says it, at most, and by editions up to 14.
+    It is one number, at most, if ``picks`` says it.
 
     Args:
         running: counts at every tick.
         picks: larger tables in an epoch; ``None`` if that is left open.
     """
     larger = int(np.sum(workload.order == 2))
-    open_to = _NUMBERS if edition > 14 else (USUAL if edition > 1 else len(workload.sizes),)
-    numbers = sorted({min(number, larger) for number in ((picks,) if picks else open_to)})
-    several = edition > 14 and not picks
-    return {number: _in_an_epoch(workload, running, number, edition, several=several) for number in numbers}
+    numbers = sorted({min(number, larger) for number in ((picks,) if picks else _NUMBERS)})
+    return {number: _in_an_epoch(workload, running, number, several=not picks) for number in numbers}
 
 
-def _in_an_epoch(workload: Workload, running: int, larger: int, edition: Edition, *, several: bool) -> EpochShares:
+def _in_an_epoch(workload: Workload, running: int, larger: int, *, several: bool) -> EpochShares:
     """Shares for so many larger tables. They are chosen unless they are all.
 
     Where there may be several numbers, fewer tables than usual have less for all of them together, but more for each,
     and tables of one column have what that leaves; if all are measured, the larger tables have what choices would cost.
     """
-    order, parts = workload.order, np.array(_EPOCHS[min(edition, 2)])
+    order, parts = workload.order, np.array(_EPOCHS)
     choices = larger < np.sum(order == 2)
     parts[0] *= running
     if not np.any(order == 1):

@@ -10,7 +10,6 @@ from functools import cached_property
 from itertools import pairwise
 from typing import NamedTuple, Protocol
 
-from synthstream.kinds import Edition
 from synthstream.workload import FloatArray
 
 
@@ -108,7 +107,7 @@ class EpochTimes:
 _FEW = 100
 # A stream without end is served by so many refreshes, and begins anew with so many.
 _ENDLESS = 64
-# From edition 15 on the variance of a refresh counts at least so much, beside the one that counts most: the first ones
+# The variance of a refresh counts at least so much, beside the one that counts most: the first ones
 # of a long horizon serve few ticks, and next to nothing is lost later.
 _LEAST = 0.01
 # So the closing refresh counts: what it tells stays, and others lose 1 % of their exactness by it.
@@ -136,12 +135,12 @@ class Refreshes(NamedTuple):
 class RefreshTimes:
     """Refreshes that come when the stream is ``growth`` times as old as at the one before, from the first tick on.
 
-    With a horizon they are set backwards from it: of those, the last one is as near to it as to the next.
+    With a horizon they are set backwards from it: of those, the last one is as near to it as to the next. One more
+    comes at the end of the last tick: what is published then stays.
 
     Args:
         growth, horizon: see :class:`synthstream.kernel.tables.Refreshed`.
         early: so many refreshes, at most, may have come before their time.
-        closing: whether one more comes at the end of the last tick. What is published then stays.
 
     Example:
         >>> [tick for tick in range(20) if RefreshTimes(1.1, 20).comes(tick)]
@@ -151,13 +150,12 @@ class RefreshTimes:
     growth: float
     horizon: int | None
     early: int = 0
-    closing: bool = True
 
     @cached_property
     def ages(self) -> tuple[int, ...]:
         """Ages in ticks at which tables are refreshed, up to the horizon."""
         age = float(round((self.horizon or 1) / math.sqrt(self.growth)))
-        found = {1, self.horizon or 1} if self.closing else {1}
+        found = {1, self.horizon or 1}
         while age >= 1:
             found.add(round(age))
             age /= self.growth
@@ -194,25 +192,22 @@ class RefreshTimes:
         One that came early is not due again at its own time, unless it is the closing one.
         """
         due = self.last(tick)[1] + 1
-        comes = len(done.ticks) < due + (self.spare if burst or (self.closing and tick + 1 == self.horizon) else 0)
+        comes = len(done.ticks) < due + (self.spare if burst or tick + 1 == self.horizon else 0)
         return Refreshes((*done.ticks, tick)) if comes else done
 
-    def weights(self, larger: int, edition: Edition) -> tuple[float, ...]:
+    def weights(self, larger: int) -> tuple[float, ...]:
         """How much the variance of each refresh counts; without a horizon all of them count the same.
 
         Args:
             larger: how many larger tables share the budget; 0 for tables of one column.
-            edition: of the defaults.
         """
         if self.horizon is None:
             return (1.0,) * _ENDLESS
         late = min(1.0, _FEW / larger) if larger else 0.0
         ages = pairwise([*self.ages, self.horizon + 1])
         found = [(end - begin) * float(begin) ** late for begin, end in ages]
-        if self.closing:
-            found[-1] = max(found[-1], _CLOSING * max(found))
-        least = _LEAST * max(found) if edition > 14 else 0.0
-        weights = tuple(max(weight, least) for weight in found)
+        found[-1] = max(found[-1], _CLOSING * max(found))
+        weights = tuple(max(weight, _LEAST * max(found)) for weight in found)
         return weights + (_EARLY * weights[-1],) * self.spare
 
 

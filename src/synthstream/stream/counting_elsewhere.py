@@ -5,9 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from synthstream.config.config import StreamConfig, load
-from synthstream.errors import ConfigError
 from synthstream.ingest.counting import BatchCounting
-from synthstream.kinds import Edition
 from synthstream.synthesizers.assembly import synthesizer_of
 
 
@@ -16,12 +14,11 @@ class Counting(BatchCounting):
 
     Raises:
         ConfigError: the stream protects persons: how many rows of each have counted must be known before they are
-            counted, so rows go to the stream itself. Or an edition is said of a successor.
+            counted, so rows go to the stream itself.
 
     Args:
         config: of the stream, or the path of its ``stream.toml``; with [after], as ``Stream(...).config`` or
             ``Published(...).config`` has it, which know where its lives ended.
-        edition: of the stream that counts are for, if an earlier version began it: 1 where its manifests name none.
 
     Example:
         >>> import polars as pl
@@ -42,13 +39,10 @@ class Counting(BatchCounting):
         True
     """
 
-    def __init__(self, config: StreamConfig | str | Path, *, edition: Edition | None = None) -> None:
+    def __init__(
+        self,
+        config: StreamConfig | str | Path,
+    ) -> None:
         config = load(config)
-        if edition is not None and config.after is not None:
-            raise ConfigError(
-                "edition: a stream with [after] has one for each of its lives. Leave it out, and give the "
-                "configuration that Stream(...).config or Published(...).config has"
-            )
-        config = config if edition is None else config.begun_as({"edition": edition})
         made = synthesizer_of(config)
         super().__init__(config, count=made.count, cells=made.cells)

@@ -65,7 +65,6 @@ def builder_from(config: StreamConfig, store: Store, *, secure: bool) -> Builder
         segments=store.segments(),
         named=None if named is None else int(named),
         secure=secure,
-        written=store.ledger(),
     )
 
 
@@ -91,10 +90,10 @@ def key_of(config: StreamConfig) -> bytes | None:
 
 
 def begun(config: StreamConfig) -> StreamConfig:
-    """A configuration in the edition, and with the cuts, of its stream: the state knows them, and so do releases.
+    """A configuration with the cuts of its stream: the state knows them, and so do releases.
 
     Raises:
-        ConfigError: the stream has gone on with other settings since.
+        ConfigError: the stream has gone on with other settings since, or began with another edition.
     """
     facts = _facts_in(config.state)
     if facts is None:

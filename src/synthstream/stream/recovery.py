@@ -254,7 +254,7 @@ def _write(
         pass  # each starts from the one before; the newest is what the segment goes on from
     (starts, named), start = sink.segments(last), last + 1
     store = Store(folder, key=key_of(config), env=env)
-    claims, newest = builder.ledger, promise_of(config, resumed=True, written=[builder.claim]).facts
+    claims, newest = builder.ledger, promise_of(config, resumed=True).facts
     begin(config, store, identity_of(config, secure=secure, seed=seed), ledger=[*claims[:-1], newest])
     with closing(store), store.transaction("adoption"):
         store.put_meta(NAMED, str(start if named is None else named))

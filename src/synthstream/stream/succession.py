@@ -18,11 +18,11 @@ from synthstream.ingest.filenames import RETIRED
 from synthstream.ingest.intake import BEFORE, CURSOR, DATED
 from synthstream.ingest.persons import Contributions
 from synthstream.kernel.gate import Gate, is_secure
+from synthstream.kinds import EDITION
 from synthstream.privacy import Ledger
 from synthstream.publish.outlets import simulated, sink_of
 from synthstream.state.folder import is_state
 from synthstream.state.looking import began
-from synthstream.state.migration import BEGAN
 from synthstream.state.store import Store
 from synthstream.stream.opening import (
     CUTS,
@@ -61,7 +61,7 @@ def successor_of(old: StreamConfig, new: StreamConfig, *, tick: int | None = Non
             "clock.column: rows have no time of their own, so nobody can tell on which side of the cut they "
             "lie. It cannot go on with other settings: open a new stream, with a budget of its own"
         )
-    named = new.after.config.begun_as({"edition": old.edition, "cuts": old.cuts})
+    named = new.after.config.begun_as({"edition": EDITION, "cuts": old.cuts})
     if named.own_hash != old.own_hash:
         raise ConfigError(
             f"{new.name}: [after] names another stream than {old.name}, or another version of its settings"
@@ -137,7 +137,7 @@ def succeed(
         mechanism = synthesizer_of(config).mechanism
         Ledger(budget=config.privacy.budget).charge(claim_of(config, mechanism))
         if not read_again:
-            _refuse_to_move(config, store)
+            _refuse_to_move(config)
         builder = builder_from(config, store, secure=is_secure(gates(0)))
         model = builder.goes_on(cut, builder.synthesizer(cut - 1).model(newest))
         with store.transaction("succession"):
@@ -189,14 +189,9 @@ def _reading(config: StreamConfig) -> Any:
     return config.source.kind, config.source.dialect, dict(config.source.formats)
 
 
-def _refuse_to_move(config: StreamConfig, store: Store) -> None:
+def _refuse_to_move(config: StreamConfig) -> None:
     """Raise unless whatever waits can go on. Looks at settings alone, never at whether anything waits."""
-    why = refuse_to_carry(config)
-    if store.meta(BEGAN) is not None:
-        why = (
-            "the state began with an earlier version, which did not keep rows of different ticks apart while they wait"
-        )
-    if why:
+    if why := refuse_to_carry(config):
         raise StateMismatch(
             f"Rows that wait for later ticks cannot go on as they are: {why}. Say --read-again: what waits is "
             "forgotten, all files and logs of the source are read again, and rows dated from the cut on count; push "

@@ -198,7 +198,7 @@ def _files(
     place = sink.place(tick)
     there = {path.name for path in place.iterdir()}
     known = dict(manifest.get("files", {}))
-    files = (*FILES, *([SERIES] if config.edition > 1 and config.workload is not None else []))
+    files = (*FILES, *([SERIES] if config.workload is not None else []))
     if set(known) != set(files):
         yield "its manifest does not list the files of a release"
     for name in sorted(there - set(files) - {"manifest.json", *(COPIES if sink.of_site else ())}):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
 from functools import cache
@@ -19,7 +19,7 @@ from synthstream.kernel.points import Points
 from synthstream.kernel.spending import participation_factor
 from synthstream.kernel.tables import Marginals, Refreshed
 from synthstream.kernel.turnstile import Turnstile
-from synthstream.kinds import NEWEST, SYNTHESIZERS, Edition, SynthesizerKind
+from synthstream.kinds import SYNTHESIZERS, SynthesizerKind
 from synthstream.papers.batchwise import Batchwise
 from synthstream.papers.fit.weights import domain
 from synthstream.papers.hypercube import Hypercube
@@ -61,7 +61,7 @@ def synthesizer_of(config: StreamConfig) -> Synthesizer:
         ConfigError: they do not fit together.
     """
     try:
-        whole = replace(config.privacy.budget, coarse=config.edition > 9)
+        whole = replace(config.privacy.budget, coarse=True)
         whole = replace(whole, delta=0.0) if _by_laplace(config) else whole
         budget = whole.per_event(group_factor(config), by_pure=config.measures == "epochs")
         return _MAKERS[config.synthesizer.kind](config, budget)
@@ -94,7 +94,6 @@ def group_factor(config: StreamConfig) -> Fraction:
             config.synthesizer.counter,
             horizon=config.own_clock.horizon,
             noise="gaussian",
-            edition=config.edition,
         )
     return _factor(how, unit)
 
@@ -112,7 +111,7 @@ def _by_laplace(config: StreamConfig) -> bool:
         return config.after.config.privacy.budget.pure or _by_laplace(config.after.config)
     settings, horizon = config.synthesizer, config.clock.horizon or _LONG
     many = (settings.events_per_tick or 0.0) * horizon * config.privacy.budget.epsilon >= MANY
-    return settings.kind == "points" and len(config.schema.columns) > 1 and config.edition > 14 and not many
+    return settings.kind == "points" and len(config.schema.columns) > 1 and not many
 
 
 def register(kind: str, make: Make, *, keys: tuple[str, ...] = (), points: bool = False) -> None:
@@ -143,7 +142,6 @@ def _of_tables(config: StreamConfig, budget: Budget) -> Synthesizer:
         horizon=config.own_clock.horizon,
         unit=Unit(signed=config.op is not None),
         neighbours=config.privacy.neighbours,
-        edition=config.edition,
         groups=config.constraints.groups,
         weights=weights_of(config.schema, config.workload, config.synthesizer.focus or ()),
     )
@@ -164,17 +162,15 @@ def _of_points(config: StreamConfig, budget: Budget) -> Synthesizer:
     public = config.op is None and config.privacy.neighbours == "replace-one"
     points = Points(
         partition=partition,
-        budget=replace(budget, exact=config.edition > 3),
+        budget=replace(budget, exact=True),
         horizon=config.own_clock.horizon,
         unit=Unit(signed=config.op is not None),
         neighbours=config.privacy.neighbours,
-        edition=config.edition,
         schedule=Schedule(
             dimension=len(coordinates),
             kind=config.synthesizer.schedule,
-            edition=config.edition,
-            joint=joint_levels(config.edition, pure=budget.pure, bounded=region is not None),
-            first=first_levels(config.edition, public=public, bounded=region is not None),
+            joint=joint_levels(pure=budget.pure, bounded=region is not None),
+            first=first_levels(public=public, bounded=region is not None),
         ),
     )
     return FromNodes(mechanism=points) if config.op is None else FromBothSides(mechanism=Turnstile(side=points))
@@ -203,7 +199,6 @@ def synthesizer_for(
     horizon: int | None,
     unit: Unit = EVENT,
     neighbours: Neighbours = "add-remove",
-    edition: Edition = NEWEST,
     groups: tuple[Group, ...] = (),
     weights: tuple[float, ...] | None = None,
 ) -> Synthesizer:
@@ -212,21 +207,19 @@ def synthesizer_for(
     Args:
         weights: of the tables of kind ``table``, unless they are measured once an epoch: see :class:`Refreshed`.
     """
-    if groups and (settings.kind != "table" or edition == 1):
-        raise ValueError('[[constraints]] need kind = "table", and a stream that began with edition 2 of the fit')
-    budget = replace(budget, exact=edition > 3, coarse=edition > 9)
+    if groups and settings.kind != "table":
+        raise ValueError('[[constraints]] need kind = "table"')
+    budget = replace(budget, exact=True, coarse=True)
     common: dict[str, Any] = {"workload": workload, "budget": budget, "horizon": horizon}
-    common |= {"unit": unit, "neighbours": neighbours, "edition": edition}
+    common |= {"unit": unit, "neighbours": neighbours}
     if settings.kind == "table":
-        how = settings.measures(budget, workload, edition)
-        most = settings.population or (MOST_ROWS if edition > 1 else None)
-        rows = Fitting(edition, groups, most)
+        how = settings.measures(budget, workload)
+        rows = Fitting(groups, settings.population or MOST_ROWS)
         if how == "always":
             tables = Marginals(**common, weights=weights, split=settings.shares, kind=settings.counter)
             return Continual(mechanism=tables, how=rows)
         if how == "refresh":
-            early = _EARLY if edition > 8 else 0
-            refreshed = Refreshed(**common, weights=weights, growth=settings.refresh_growth, early=early)
+            refreshed = Refreshed(**common, weights=weights, growth=settings.refresh_growth, early=_EARLY)
             return AtRefreshes(mechanism=refreshed, how=rows)
         epochs = Epochs(**common, picks=settings.picks, growth=settings.growth)
         return InEpochs(mechanism=epochs, how=rows)
@@ -240,25 +233,22 @@ def synthesizer_for(
         ticks=horizon or _LONG,
         epsilon=budget.epsilon,
     )
-    if settings.kind == "selective" and settings.queries == "workloads" and not settings.picks and edition > 1:
+    if settings.kind == "selective" and settings.queries == "workloads" and not settings.picks:
         picks = min(picks, _MOST_PICKS)
     if settings.kind == "selective":
         return FromSelection(mechanism=Selective(**common, picks=picks, kind=settings.counter), kind=settings.fit)
     return FromBatches(mechanism=Batchwise(**common, picks=picks), kind=settings.fit)
 
 
-def claim_facts(claim: Claim, budget: Budget, *, written: Sequence[Mapping[str, Any]] = ()) -> dict[str, Any]:
+def claim_facts(claim: Claim, budget: Budget) -> dict[str, Any]:
     """A claim as it stands in the ledger, in the chain and in every manifest.
 
     Args:
         claim: what is promised.
         budget: what it was charged to.
-        written: what stands in the ledger or in a manifest of a running stream: it keeps its wording of the claim.
     """
-    known = claim.wordings(budget)
-    said = [words for facts in written for words in known if words in str(facts.get("words"))]  # stamped; with parts
     return {
-        "words": (said or known)[0],
+        "words": claim.words(budget),
         "epsilon": budget.epsilon,
         "delta": budget.delta,
         "unit": claim.unit.kind,

@@ -81,7 +81,7 @@ def _spans(history: Sequence[TreeMeasured], mechanism: Points) -> dict[float, Sp
     for measured in history:
         readings, counted = dict[int, NodeReading](), any(block.level == NUMBER for block in measured.blocks)
         # The last epoch may end with next to no events, of which nothing is read, as if it were open.
-        if measured.closing and (counted or mechanism.edition < 15):
+        if measured.closing and counted:
             events = ends[measured.tick] - before
         else:
             events = measured.total - before
@@ -100,9 +100,9 @@ def _spans(history: Sequence[TreeMeasured], mechanism: Points) -> dict[float, Sp
 
 
 def _unread(history: Sequence[TreeMeasured], mechanism: Points) -> float:
-    """Variance of the number of events in the open epoch, from edition 11 on."""
+    """Variance of the number of events in the open epoch."""
     now = history[-1]
-    if now.closing or mechanism.edition < 11:
+    if now.closing:
         return 0.0
     ended = next((measured for measured in reversed(history) if measured.closing), None)
     return now.variance - (0.0 if ended is None else _shared(ended, now, mechanism) ** 2 * ended.variance)
@@ -163,8 +163,8 @@ def _fitted(
     by_node = mechanism.schedule.by_node
     deepest = max(max(span.readings, default=-1) + 1 for span in spans)
     depth = deepest if by_node else max(mechanism.depth_of(total), deepest)
-    partition, edition = mechanism.partition, mechanism.edition
-    where: dict[str, Any] = {"dimension": partition.dimension, "region": partition.region, "sided": edition > 11}
+    partition = mechanism.partition
+    where: dict[str, Any] = {"dimension": partition.dimension, "region": partition.region}
     own = spans[since:]
     unbounded = partial(masses, own, depth=depth, **where, shrink=False, bounded=False)
     # Chance makes no structure out of nodes that are read only where mass stands out of the noise.
@@ -182,7 +182,7 @@ def _fitted(
         with ThreadPoolExecutor(1) as pool:
             beside = pool.submit(unbounded)
             fitted, plain = fit(), beside.result()
-    _scale(fitted, plain, events, evenly=edition > 10 and partition.region is None)
+    _scale(fitted, plain, events, evenly=partition.region is None)
     return Cloud(
         partition=partition,
         masses=fitted.masses,

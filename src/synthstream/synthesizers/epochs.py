@@ -18,7 +18,6 @@ from synthstream.fit.population import Population, fit
 from synthstream.kernel.counters import State
 from synthstream.kernel.epochs import Epochs
 from synthstream.kernel.gate import Gate
-from synthstream.kinds import NEWEST
 from synthstream.measured import Measured, pack_tables, unpack_tables
 from synthstream.release.series import small
 from synthstream.schema.schema import Schema
@@ -52,17 +51,13 @@ class InEpochs(OfTables):
         return Counts.of(np.append(counts, rows))
 
     def pack(self, measured: Measured) -> IntArray:
-        """See :class:`Synthesizer`. From edition 2 on the first tick of the part, and maybe the rows, come first."""
+        """See :class:`Synthesizer`. The first tick of the part, and maybe the rows, come first."""
         packed = pack_tables(self.mechanism.workload, measured)
-        if self.mechanism.edition == 1:
-            return packed
         since = [s for s, m in zip(measured.since, measured.workload.marginals, strict=True) if len(m) == 1]
         rows = [] if measured.rows is None else [round(measured.rows)]
         return np.concatenate([[*since, 0][:1], rows, packed]).astype(np.int64)
 
     def unpack(self, tick: int, released: IntArray) -> Measured:
-        if self.mechanism.edition == 1:
-            return self.mechanism.described(tick, *unpack_tables(released))
         first = 1 + self.mechanism.counts_rows
         rows = float(released[1]) if self.mechanism.counts_rows else None
         return self.mechanism.described(tick, *unpack_tables(released[first:]), since=int(released[0]), rows=rows)
@@ -104,7 +99,7 @@ class InEpochs(OfTables):
         measures = self.mechanism
         if not self._open or not events_per_tick:
             return measures.nearest()
-        ahead, unknown = Ahead(workload=measures.workload, edition=measures.edition), np.zeros(3)
+        ahead, unknown = Ahead(workload=measures.workload), np.zeros(3)
         return ahead.number(measures.scales, max(ticks * events_per_tick, 1.0), unknown, whole=True)
 
     @property
@@ -123,7 +118,7 @@ class InEpochs(OfTables):
         return (
             "the total at every tick; every table of one column"
             f"{' and ' + larger if self.chooses else ', and larger'} "
-            f"once an epoch, when the stream is {measures.growth:g} times as old{more if measures.edition > 1 else ''}"
+            f"once an epoch, when the stream is {measures.growth:g} times as old{more}"
         )
 
     @override
@@ -138,8 +133,8 @@ class InEpochs(OfTables):
 
     @override
     def replay(self, measured: Measured, models: Models) -> Models:
-        """See :class:`Synthesizer`. From edition 2 on: the tables of one column of all parts, by their last tick."""
-        if self.mechanism.edition == 1 or len(measured.workload.marginals) == 1:
+        """See :class:`Synthesizer`: the tables of one column of all parts, by their last tick."""
+        if len(measured.workload.marginals) == 1:
             return models
         return {**models, str(measured.tick): self.pack(small(measured))}
 
@@ -153,7 +148,6 @@ class InEpochs(OfTables):
         begun = measures.times.begin(tick)
         return Ahead(
             workload=measures.workload,
-            edition=measures.edition,
             rows=last,
             known=partial(self._parts, models) if models and np.isfinite(variance).any() else None,
             begun=begun,
@@ -172,20 +166,14 @@ class InEpochs(OfTables):
     ) -> Population:
         # Epochs bring news, ticks between them none: there is no fresh noise to average out.
         known = self.known(tick, history, models)
-        # From edition 2 on it is shrunk as far as it should be: only the weights of tables are left to say.
-        taken = _TAKEN_AS_IT_IS if self.mechanism.edition > 1 else 1.0
-        known = replace(known, variance=known.variance * taken)
-        return fit(known, start=last, seed=seed, memory=0.0, taken=taken, **self.how._asdict())
+        # It is shrunk as far as it should be: only the weights of tables are left to say.
+        known = replace(known, variance=known.variance * _TAKEN_AS_IT_IS)
+        return fit(known, start=last, seed=seed, memory=0.0, taken=_TAKEN_AS_IT_IS, **self.how._asdict())
 
     def known(self, tick: int, history: History[Measured], models: Models) -> Measured:
         """Estimate of all running tables after a tick, from all epochs together."""
-        first = self.mechanism.edition == 1
-        ends = [end - 1 for end in self.mechanism.times.ended(tick + 1)] if first else sorted(map(int, models))
-        ends = [*(t for t in ends if t != tick), tick]
-        covariance = None if first else self._covariance(ends)
-        found = [history(t) for t in ends]
-        signed, edition = self.mechanism.unit.signed, self.mechanism.edition
-        return pooled(found, signed=signed, edition=edition, covariance=covariance, groups=self.how.groups)
+        ends = [*(t for t in sorted(map(int, models)) if t != tick), tick]
+        return pooled([history(t) for t in ends], covariance=self._covariance(ends), groups=self.how.groups)
 
     @override
     def covariance(self, s: int, t: int, history: History[Measured]) -> FloatArray:
@@ -224,8 +212,7 @@ class InEpochs(OfTables):
 
     def window(self, past: Past, first: int, last: int, *, newest: int, seed: int) -> Windowed:
         """See :class:`Synthesizer`: whole epochs of one segment."""
-        how = self.how._replace(edition=NEWEST)
-        return windowing.of_epochs(self.mechanism, past, first, last, newest=newest, seed=seed, how=how)
+        return windowing.of_epochs(self.mechanism, past, first, last, newest=newest, seed=seed, how=self.how)
 
     def simulations(
         self, schema: Schema, *, ticks: Sequence[int], events_per_tick: float, careful: bool

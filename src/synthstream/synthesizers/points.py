@@ -155,7 +155,7 @@ class FromNodes(_OfEpochs[TreeMeasured]):
         when, where = "has doubled", "in"
         if points.schedule.by_node:
             when, where = f"has grown {2 ** (1 / points.schedule.epochs):.2g} times", "where events are, in"
-        end = " and with the last tick," if points.horizon and points.edition > 14 else ""
+        end = " and with the last tick," if points.horizon else ""
         return (
             f"{number}; left minus right {where} up to {points.partition.depth} levels of halves whenever it {when},"
             f"{end} upper levels more often; the budget divided {points.schedule.words}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
 from itertools import compress
@@ -31,12 +31,11 @@ class Promise(NamedTuple):
     facts: dict[str, Any]
 
 
-def promise_of(config: StreamConfig, *, resumed: bool = False, written: Sequence[Mapping[str, Any]] = ()) -> Promise:
+def promise_of(config: StreamConfig, *, resumed: bool = False) -> Promise:
     """What a stream promises for its whole life, also before any cut.
 
     Args:
         resumed: whether a lost state was resumed, so that the theorem of segments is part of it.
-        written: as for :func:`claim_facts`.
     """
     parts, lives = list[tuple[Budget, Claim]](), config.lives
     for life in lives:
@@ -45,14 +44,14 @@ def promise_of(config: StreamConfig, *, resumed: bool = False, written: Sequence
         parts.append((life.privacy.budget, claim_of(life, mechanism)))
     if len(parts) == 1:
         budget, claim = parts[0]
-        return Promise(claim, budget, claim_facts(claim, budget, written=written))
+        return Promise(claim, budget, claim_facts(claim, budget))
     budget, claim = across(parts, horizon=config.clock.horizon)
     starts = [0, *(life.after.tick for life in lives if life.after is not None)]
     listed = [
         {"from": start, "epsilon": own.epsilon, "delta": own.delta, "rho": above(part.rho)}
         for start, (own, part) in zip(starts, parts, strict=True)
     ]
-    facts = claim_facts(claim, budget, written=written)
+    facts = claim_facts(claim, budget)
     return Promise(claim, budget, facts | {"words": f"{facts['words']} {_across(claim, listed)}", "parts": listed})
 
 

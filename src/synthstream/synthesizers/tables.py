@@ -199,7 +199,7 @@ class AtRefreshes(Running):
         at, number = came.last(tick)
         if not (fresh := at == tick):
             shared = self.mechanism.covariance(at, tick, came)
-            before = history(came.ticks[number - 1]) if number and self.how.edition > 14 else None
+            before = history(came.ticks[number - 1]) if number else None
             then = Earlier(history(at), shared, self.mechanism.unit.signed, before)
         return fit(known, start=last, seed=seed, memory=0.0, fresh=fresh, then=then, **self.how._asdict())
 
@@ -219,7 +219,7 @@ class AtRefreshes(Running):
 
     def describe(self) -> str:
         burst = ", or a tick brings a burst" if self.mechanism.early else ""
-        end = ", and with the last tick" if self.mechanism.horizon and self.mechanism.times.closing else ""
+        end = ", and with the last tick" if self.mechanism.horizon else ""
         return (
             "the total and every table of one column at every tick; larger ones whenever the stream is "
             f"{self.mechanism.growth:g} times as old{burst}{end}"

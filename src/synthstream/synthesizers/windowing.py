@@ -18,7 +18,6 @@ from synthstream.fit.population import Population, fit
 from synthstream.fit.targets import total_of
 from synthstream.kernel.epochs import Epochs
 from synthstream.kernel.tables import Refreshed
-from synthstream.kinds import NEWEST, Edition
 from synthstream.measured import Measured
 from synthstream.release.models import RowModel
 from synthstream.release.series import only
@@ -41,7 +40,6 @@ class Fitting(NamedTuple):
         most: rows at most, which stand for more events each where there are more; ``None``: a row for each event.
     """
 
-    edition: Edition = NEWEST
     groups: tuple[Group, ...] = ()
     most: int | None = None
 
@@ -161,9 +159,8 @@ def of_epochs(
         variance=np.array([variance[m] for m in marginals]),
         since=np.full(len(marginals), first, dtype=np.int64),
     )
-    pooling: dict[str, Any] = {"signed": mechanism.unit.signed, "edition": mechanism.edition, "groups": how.groups}
-    pool = pooled([_from(known, begun, base, variance[()]) for known in inside], **pooling)
-    all_of_it = pooled(history, **pooling) if begun else None
+    pool = pooled([_from(known, begun, base, variance[()]) for known in inside], groups=how.groups)
+    all_of_it = pooled(history, groups=how.groups) if begun else None
     return Windowed(exact, _rows(replace(pool, tick=last), all_of_it, seed=seed, how=how))
 
 
@@ -209,7 +206,7 @@ def _rows(own: Measured, all_of_it: Measured | None, *, seed: int, how: Fitting)
     Args:
         all_of_it: what was measured of all events up to the window's end; ``None`` if they are the window's own.
     """
-    fitted = partial(fit, seed=seed, edition=how.edition, groups=how.groups, most=how.most)
+    fitted = partial(fit, seed=seed, groups=how.groups, most=how.most)
     if all_of_it is None:
         return fitted(own, memory=0.0)
     rows, number = fitted(all_of_it, memory=0.0), max(0, round(total_of(own)))

@@ -7,7 +7,6 @@ themselves when they are asked for.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import NamedTuple
 
 from synthstream.kernel.counters.base import Counter, State
@@ -15,7 +14,7 @@ from synthstream.kernel.counters.blt import Blt
 from synthstream.kernel.counters.kary import Kary
 from synthstream.kernel.counters.restarted import Restarted
 from synthstream.kernel.counters.written import Simple, Toeplitz
-from synthstream.kinds import COUNTERS, NEWEST, Edition, Noise
+from synthstream.kinds import COUNTERS, Noise
 from synthstream.strategies.matrices import best_counter
 
 __all__ = ["Blt", "Counter", "Kary", "Restarted", "Served", "Simple", "State", "Toeplitz", "counter", "register"]
@@ -52,7 +51,7 @@ register("toeplitz", Served(lambda t, _: Toeplitz(horizon=t or 0), ("gaussian",)
 register("blt", Served(lambda t, noise: Restarted(noise=noise) if t is None else Blt(horizon=t), ("gaussian",)))
 
 
-def counter(kind: str, *, horizon: int | None, noise: Noise, edition: Edition = NEWEST) -> Counter:
+def counter(kind: str, *, horizon: int | None, noise: Noise) -> Counter:
     """The counter of a kind; ``auto`` takes the most accurate for the horizon and the noise.
 
     Raises:
@@ -76,4 +75,4 @@ def counter(kind: str, *, horizon: int | None, noise: Noise, edition: Edition = 
         raise ValueError(f"counter {kind!r} needs {needs}")
     if horizon is None and served.instead is not None:
         raise ValueError(f"counter {kind!r} needs a horizon in ticks; use {served.instead!r} for an unbounded stream")
-    return replace(served.make(horizon, noise), edition=edition)
+    return served.make(horizon, noise)

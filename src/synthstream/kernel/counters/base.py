@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from synthstream.errors import HorizonExhausted
 from synthstream.kernel.gate import Gate
 from synthstream.kernel.sampling import LARGEST_SCALE
-from synthstream.kinds import NEWEST, Edition, Noise
+from synthstream.kinds import Noise
 from synthstream.strategies.variances import variance_of
 from synthstream.workload import FloatArray, IntArray
 
@@ -44,8 +44,6 @@ class Counter(ABC):
     Args:
         horizon: number of ticks; ``None`` for no end.
         noise: law of the noise.
-        edition: from 10 on, what a fingerprint or the hash chain covers is computed in one order, so that its last bits
-            are the same on every processor; before, libraries choose the order.
 
     Attributes:
         theorem: id of the file in ``docs/theorems`` that proves the cost.
@@ -54,7 +52,6 @@ class Counter(ABC):
     theorem: ClassVar[str]
     horizon: int | None
     noise: Noise
-    edition: Edition = NEWEST
 
     @property
     def grid_bits(self) -> int:

@@ -60,7 +60,7 @@ class Blt(ToeplitzCounter):
     def coefficients(self) -> FloatArray:
         """First column of C before rounding to the grid, shape ``(horizon,)``."""
         r, mu = (part.astype(np.float64) / 2.0**64 for part in self._c)
-        return np.asarray(np.sum(r[:, None] * powers(mu, self.horizon, products=self.edition > 9), axis=0))
+        return np.asarray(np.sum(r[:, None] * powers(mu, self.horizon), axis=0))
 
     @cached_property
     def _norm(self) -> float:
@@ -93,7 +93,7 @@ class Blt(ToeplitzCounter):
         """
         r, t = self._c[0].astype(np.float64) / 2.0**64, np.arange(self.horizon)
         events = np.minimum(t + 1, ticks)
-        terms = geometric(self._c[1], t + 1 - events, events, products=self.edition > 9)
+        terms = geometric(self._c[1], t + 1 - events, events)
         moved = np.sum(r[:, None] * terms, axis=0)
         norm = math.sqrt(math.fsum(moved**2)) * (1 + 1e-9)
         return Fraction(norm + ticks * math.sqrt(self.horizon) * self._slack * (1 + 1e-9))
@@ -101,7 +101,7 @@ class Blt(ToeplitzCounter):
     @cached_property
     def decoder(self) -> FloatArray:
         """First column of B, shape ``(horizon,)``."""
-        return leaky_column(*self._b, self.horizon, self.edition)
+        return leaky_column(*self._b, self.horizon)
 
     def init(self, cells: int) -> State:
         sums = np.zeros((self._b[0].size, cells))

@@ -13,7 +13,7 @@ from synthstream.kernel.counters.base import Counter, State, inner, outer
 from synthstream.kernel.counters.blt import LONGEST, Blt
 from synthstream.kernel.counters.kary import Kary
 from synthstream.kernel.gate import Gate
-from synthstream.kinds import Edition, Noise
+from synthstream.kinds import Noise
 from synthstream.workload import FloatArray, IntArray
 
 # Kary segments: 15 ticks, then ten times as many each time (figures in docs/theorems/restarted.md).
@@ -50,7 +50,7 @@ class Restarted(Counter):
 
     def inner(self, segment: int) -> Counter:
         """The bounded counter of a segment."""
-        return _inner(self.noise, self.length(segment), self.edition)
+        return _inner(self.noise, self.length(segment))
 
     def locate(self, t: int) -> tuple[int, int]:
         """The segment of a tick, and the tick's number within it."""
@@ -100,5 +100,5 @@ class Restarted(Counter):
 
 
 @cache
-def _inner(noise: Noise, length: int, edition: Edition) -> Counter:
-    return Blt(horizon=length, edition=edition) if noise == "gaussian" else Kary(horizon=length)
+def _inner(noise: Noise, length: int) -> Counter:
+    return Blt(horizon=length) if noise == "gaussian" else Kary(horizon=length)

@@ -118,7 +118,7 @@ class Toeplitz(ToeplitzCounter):
     @cached_property
     def decoder(self) -> FloatArray:
         """First column of B = A C^-1 for the rounded C, shape ``(horizon,)``."""
-        return column_of_decoder(self.coefficients / 2**self.grid_bits, self.edition)
+        return column_of_decoder(self.coefficients / 2**self.grid_bits)
 
     def facts(self) -> list[Any]:
         return [*super().facts(), *self.coefficients.tolist()]
@@ -205,7 +205,7 @@ class Dense(GaussianCounter):
     @cached_property
     def decoder(self) -> FloatArray:
         """B = A C^-1 for the rounded C, shape ``(answers, answers)``."""
-        return np.cumsum(inverse(self.coefficients / 2**self.grid_bits, self.edition), axis=0)
+        return np.cumsum(inverse(self.coefficients / 2**self.grid_bits), axis=0)
 
     def facts(self) -> list[Any]:
         return [*super().facts(), self.coefficients.tolist()]
@@ -241,5 +241,5 @@ class Dense(GaussianCounter):
 
     def shared(self, s: int, t: int) -> float:
         (first, s), (last, t) = divmod(s, len(self.weights)), divmod(t, len(self.weights))
-        rows, dot = self.decoder, product(self.edition)
-        return first * float(dot(rows[-1], rows[-1])) + float(dot(rows[s], rows[t if first == last else -1]))
+        rows = self.decoder
+        return first * product(rows[-1], rows[-1]) + product(rows[s], rows[t if first == last else -1])
