@@ -12,7 +12,7 @@ from fractions import Fraction
 from typing import Literal
 
 from synthstream.accounting.gaussian import keeps, largest_rho, least_epsilon
-from synthstream.accounting.zcdp import BITS, LARGEST_DELTA, MARGIN, SMALLEST_DELTA, coarse, epsilon_for, rho_for
+from synthstream.accounting.zcdp import BITS, LARGEST_DELTA, SMALLEST_DELTA, coarse, epsilon_for, rho_for
 from synthstream.errors import BudgetExceeded
 from synthstream.kinds import spelled
 
@@ -131,7 +131,6 @@ class Budget:
     Args:
         epsilon, delta: of the promise.
         exact: whether Gaussian noise is sized by its exact law where that allows more than zCDP does.
-        coarse: whether what is found by a search keeps 26 binary digits, so that it is the same on every platform.
         of: if this is the share of one event: the budget of its group, and the sensitivity of the group divided by that
             of one event.
 
@@ -148,7 +147,6 @@ class Budget:
     epsilon: float
     delta: float
     exact: bool = False
-    coarse: bool = False
     of: tuple[Budget, Fraction] | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
@@ -170,7 +168,7 @@ class Budget:
         """The largest zCDP parameter that (epsilon, delta) allows; for a pure budget epsilon^2 / 2."""
         if self.pure:
             return Fraction(self.epsilon) ** 2 / 2
-        return Fraction(rho_for(self.epsilon, delta=self.delta, coarsely=self.coarse))
+        return Fraction(rho_for(self.epsilon, delta=self.delta))
 
     def spendable(self, unit: Fraction | None) -> Fraction:
         """The largest rho that discrete Gaussian noise may cost: that of zCDP, or more if ``exact``.
@@ -218,9 +216,9 @@ class Budget:
             return Budget(epsilon=epsilon, delta=self.delta)
         whole, delta = self.rho / factor**2, self.delta
         while whole >= _SMALLEST_RHO and delta >= SMALLEST_DELTA:
-            epsilon, step = epsilon_for(below(whole), delta=delta), 2.0**-BITS if self.coarse else 2 * MARGIN
+            epsilon, step = epsilon_for(below(whole), delta=delta), 2.0**-BITS
             while epsilon >= _SMALLEST_EPSILON:
-                epsilon = coarse(epsilon) if self.coarse else epsilon
+                epsilon = coarse(epsilon)
                 found = replace(self, epsilon=epsilon, delta=delta, of=(self, factor))
                 if found.rho <= whole:
                     return found

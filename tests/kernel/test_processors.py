@@ -30,7 +30,7 @@ from synthstream.strategies.levels import Schedule
 from synthstream.strategies.matrices import of_least_variance
 from synthstream.workload import Workload
 
-ZCDP = Budget(epsilon=1.0, delta=1e-9, exact=True, coarse=True)
+ZCDP = Budget(epsilon=1.0, delta=1e-9, exact=True)
 OTHERS = [replace(ZCDP, delta=delta) for delta in (1e-7, 1e-8)]
 WORKLOAD = Workload.all_up_to(2, sizes=(2, 3, 7, 11))
 TICKS = 20

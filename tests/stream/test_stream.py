@@ -693,7 +693,7 @@ def test_the_gate_cannot_change_its_kind_between_ticks(config: StreamConfig) -> 
 
 def test_a_state_goes_on_only_with_its_own_numbers(config: StreamConfig, monkeypatch: pytest.MonkeyPatch) -> None:
     Stream(config).close()
-    monkeypatch.setattr("synthstream.privacy.rho_for", lambda epsilon, *, delta, coarsely: 0.02)
+    monkeypatch.setattr("synthstream.privacy.rho_for", lambda epsilon, *, delta: 0.02)
     with pytest.raises(StateMismatch, match="other coefficients"):
         Stream(config)
 

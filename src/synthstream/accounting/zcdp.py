@@ -71,7 +71,7 @@ def coarse(value: float) -> float:
 
 
 @cache
-def rho_for(epsilon: float, *, delta: float, coarsely: bool = False) -> float:
+def rho_for(epsilon: float, *, delta: float) -> float:
     """The largest rho whose zCDP implies (epsilon, delta)-DP by :func:`delta_for`, rounded down; see :func:`coarse`.
 
     Example:
@@ -88,7 +88,7 @@ def rho_for(epsilon: float, *, delta: float, coarsely: bool = False) -> float:
     rho = math.exp(brentq(gap, high - 80, high, xtol=1e-14, rtol=1e-14)) * (1 - MARGIN)
     while delta_for(rho, epsilon=epsilon) > delta:
         rho *= 1 - MARGIN
-    return coarse(rho) if coarsely else rho  # never more, as a ledger compares it with the other
+    return coarse(rho)
 
 
 def epsilon_for(rho: float, *, delta: float) -> float:

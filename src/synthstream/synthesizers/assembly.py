@@ -61,7 +61,7 @@ def synthesizer_of(config: StreamConfig) -> Synthesizer:
         ConfigError: they do not fit together.
     """
     try:
-        whole = replace(config.privacy.budget, coarse=True)
+        whole = config.privacy.budget
         whole = replace(whole, delta=0.0) if _by_laplace(config) else whole
         budget = whole.per_event(group_factor(config), by_pure=config.measures == "epochs")
         return _MAKERS[config.synthesizer.kind](config, budget)
@@ -209,7 +209,7 @@ def synthesizer_for(
     """
     if groups and settings.kind != "table":
         raise ValueError('[[constraints]] need kind = "table"')
-    budget = replace(budget, exact=True, coarse=True)
+    budget = replace(budget, exact=True)
     common: dict[str, Any] = {"workload": workload, "budget": budget, "horizon": horizon}
     common |= {"unit": unit, "neighbours": neighbours}
     if settings.kind == "table":
