@@ -248,18 +248,42 @@ def test_rows_live_on() -> None:
     assert changed_share(model.codes, model.codes[:10_000]) == pytest.approx(0.5)
 
 
-def blocks(monkeypatch: pytest.MonkeyPatch, m: Measured, start: Population, **more: Any) -> int:
-    """Blocks of rows that a release may visit."""
-    seen = list[int]()
+def effort_of(monkeypatch: pytest.MonkeyPatch, m: Measured, start: Population, **more: Any) -> Effort:
+    """How far a release may go."""
+    seen = list[Effort]()
 
     def moved(*args: Any, effort: Effort, **named: Any) -> IntArray:
-        seen.append(effort.blocks)
+        seen.append(effort)
         return move(*args, effort=effort, **named)
 
     monkeypatch.setattr(population, "move", moved)
     fit(m, start=start, seed=1, **more)
     (found,) = seen
     return found
+
+
+def blocks(monkeypatch: pytest.MonkeyPatch, m: Measured, start: Population, **more: Any) -> int:
+    """Blocks of rows that a release may visit."""
+    return effort_of(monkeypatch, m, start, **more).blocks
+
+
+def test_rows_move_for_less_at_a_refresh_where_associations_are_clear(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not between refreshes, and not where columns move together."""
+    workload = Workload.all_up_to(2, sizes=SIZES[:3])
+    counts = workload.count(correlated(4_000)[:, :3])
+    model = fit(measured(workload, counts), seed=0, memory=0.0)
+
+    def least(sigma: float, **more: Any) -> float:
+        how = {"memory": 0.0, "fresh": True} | more
+        found = effort_of(monkeypatch, measured(workload, counts, sigma), model, **how)
+        assert found.calm == found.lively
+        return found.calm
+
+    gains = [least(sigma) for sigma in (1.0, 200.0, 3_000.0)]
+    assert gains[0] == 0.5 < gains[1] < gains[2] == 1.5
+    assert least(1.0, fresh=False) == 1.5
+    every = np.array(list(np.ndindex(*SIZES[:2])), dtype=np.int32)
+    assert least(1.0, groups=[Group(columns=(0, 1), combinations=every)]) == 1.5
 
 
 def test_rows_may_go_far_where_an_epochs_end_says_that_most_lie_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -29,6 +29,9 @@ _GROWN = 16
 # Tables of one column of at most so many codes say how many rows lie elsewhere, where epochs end: in fine grids of
 # places rows lie apart from what they aim at by chance alone.
 _FEW_CODES = 64
+# At refreshes rows move for a gain of so many standard deviations of its noise, at least and at most: the first number
+# and so many times the share of associations that noise explains (decision 53).
+_CLEAR, _UNSURE = (0.5, 1.5), (0.25, 2.5)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -230,6 +233,19 @@ def _elsewhere(counts: IntArray, margins: Sequence[FloatArray], workload: Worklo
     return found
 
 
+def _gain(aim: Targets) -> float:
+    """Least gain of a move at a refresh, in standard deviations of its noise: the less of associations noise explains,
+    the more of a small gain is true.
+
+    Columns that go with what all have in common count as if noise explained all; where columns move together, by public
+    constraints or as grids of a place, nothing tells.
+    """
+    if aim.joints:
+        return _CLEAR[1]
+    noisy = np.where(aim.alone > 0, aim.alone, 1.0)
+    return min(max(_UNSURE[0] + _UNSURE[1] * math.fsum(noisy) / noisy.size, _CLEAR[0]), _CLEAR[1])
+
+
 def _effort(
     aim: Targets,
     counts: IntArray,
@@ -249,7 +265,8 @@ def _effort(
     if first:
         return Effort(calm=0.6, lively=0.6, lean=0.02, still=0.1, blocks=64)
     if fresh is not None:
-        return Effort(calm=1.5, lively=1.5, lean=0.02, still=0.03, blocks=8 if fresh else 1)
+        gain = _gain(aim) if fresh else _CLEAR[1]
+        return Effort(calm=gain, lively=gain, lean=0.02, still=0.03, blocks=8 if fresh else 1)
     # Where targets remember, their own noise is low; where they come of epochs, the same noise comes again and again.
     least, new = 0.1 if memory > 0 else 0.0, abs(1 - before / aim.rows)
     if memory == 0:
