@@ -13,6 +13,7 @@ from synthstream.config.config import StreamConfig
 from synthstream.config.places import weights_of, words_of
 from synthstream.errors import ConfigError
 from synthstream.schema.places import View
+from synthstream.strategies.shares import by_size
 from synthstream.synthesizers.assembly import claim_of, synthesizer_of
 from tests.support.configs import category, number, stream_toml
 
@@ -140,6 +141,36 @@ def test_grids_get_a_part_of_the_budget_and_no_more_is_spent(measure: str) -> No
     without = read(KIND, number("age", "bins = 4"))
     assert without.workload is not None
     assert weights_of(without.schema, without.workload) is None
+
+
+def test_tables_of_grids_do_without_what_large_tables_get_for_their_cells(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their part is divided as it was, also where there are no other larger tables."""
+    alone, beside = read(KIND, place()), read(KIND, number("age", "bins = 40"), number("size", "bins = 4"), place())
+    for config in (alone, beside):
+        workload = config.workload
+        assert workload is not None
+        held = np.array([any(config.schema.columns[c].name.startswith("at") for c in m) for m in workload.marginals])
+        held &= workload.order == 2
+        sizes = by_size(workload)
+        assert sizes[held].max() > 1
+        now = synthesizer_of(config).mechanism
+        with monkeypatch.context() as patch:
+            patch.setattr("synthstream.synthesizers.assembly.by_size", lambda known: np.ones(known.order.size))
+            then = synthesizer_of(config).mechanism
+            assert then._shares[1].sum() > 0  # type: ignore[attr-defined]
+        assert now._shares[1][held] == pytest.approx(then._shares[1][held], rel=1e-6)  # type: ignore[attr-defined]
+
+
+def test_a_focus_comes_on_top_of_what_large_tables_get_for_their_cells() -> None:
+    columns = KIND, number("age", "bins = 40"), number("size", "bins = 4")
+    plain, config = read(*columns), read(*columns, "[synthesizer]\nfocus = ['kind']\n")
+    workload = plain.workload
+    assert workload is not None
+    before, after = (synthesizer_of(c).mechanism._shares[1] for c in (plain, config))  # type: ignore[attr-defined]
+    gained = {table: after[q] / before[q] for table, q in workload.place.items() if len(table) == 2}
+    assert by_size(workload).max() > 1
+    assert gained[0, 1] == pytest.approx(gained[0, 2])
+    assert gained[0, 1] / gained[1, 2] == pytest.approx(4)
 
 
 @pytest.mark.parametrize("focus", ["kind", "at"])

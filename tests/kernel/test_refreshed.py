@@ -13,6 +13,7 @@ from synthstream.kernel.gate import Gate, Question
 from synthstream.kernel.tables import Refreshed
 from synthstream.measured import Measured
 from synthstream.privacy import EVENT, Budget, Neighbours, Unit
+from synthstream.strategies.shares import by_size
 from synthstream.strategies.times import Refreshes
 from synthstream.synthesizers.simulation.seeded import SeededGate
 from synthstream.workload import IntArray, Workload
@@ -76,6 +77,35 @@ def test_the_claim_is_the_formula_of_the_theorem_and_spends_the_budget(
     assert m.claim().rho == sum(squared / (2 * Fraction(v) ** 2) for v in drawn)
     assert m.claim().fits(ZCDP)
     assert float(m.claim().rho / ZCDP.rho) > 1 - 1e-9
+
+
+def test_large_tables_get_more_and_others_lose_little() -> None:
+    """Of tables beyond the mean number of cells, the more the larger they are."""
+    workload = Workload.all_up_to(2, sizes=(2, 2, 2, 3, 20, 40))
+    now = Refreshed(workload=workload, budget=ZCDP, horizon=9)
+    before = replace(now, weights=(1.0,) * workload.order.size)
+    assert now.claim().fits(ZCDP)
+    ratio = (now.at_refreshes[workload.order == 2] / before.at_refreshes[workload.order == 2]) ** 2
+    cells = workload.lengths[workload.order == 2]
+    small = cells <= cells.mean()
+    assert small.any()
+    assert ratio[small] == pytest.approx(ratio[0])
+    assert 1 < ratio[0] < 1.1 + 1e-6
+    order = np.argsort(cells[~small])
+    assert np.all(np.diff(ratio[~small][order]) <= 1e-12)
+    assert ratio.min() < 0.6
+    assert now.at_ticks == pytest.approx(before.at_ticks, rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    "sizes", [(3, 3), (2, 2, 2), (2, 200), (2, 3, 40, 41), (2,) * 19 + (13, 29, 43), (5, 5, 5, 60)]
+)
+def test_no_table_loses_more_than_a_tenth_of_its_share(sizes: tuple[int, ...]) -> None:
+    workload = Workload.all_up_to(2, sizes=sizes)
+    times = by_size(workload)
+    assert times.min() == 1
+    assert times[workload.order == 2].mean() <= 1.1 + 1e-6
+    assert np.all(times[workload.order < 2] == 1)
 
 
 @pytest.mark.sparing(5)

@@ -25,7 +25,7 @@ from synthstream.schema.districts import NAME, Districts, OfPlace
 from synthstream.schema.mapping import listed
 from synthstream.schema.places import FINEST, View
 from synthstream.schema.schema import Schema
-from synthstream.workload import Workload
+from synthstream.workload import FloatArray, Workload
 
 # Noise of a table at the last refresh of a stream, in that of a single release of it.
 _CONTINUAL = 1.6
@@ -306,7 +306,9 @@ def _whole(column: Column) -> str:
     return column.place if isinstance(column, OfPlace) else column.name
 
 
-def weights_of(schema: Schema, workload: Workload, focus: Sequence[str] = ()) -> tuple[float, ...] | None:
+def weights_of(
+    schema: Schema, workload: Workload, focus: Sequence[str] = (), sizes: FloatArray | float = 1.0
+) -> tuple[float, ...] | None:
     """How much of the budget each table gets beside others of its order; ``None``: all the same.
 
     Grids get ``_SINGLES`` of what is there for tables of one column, and ``_CROSSED`` of that for larger ones. Larger
@@ -314,6 +316,7 @@ def weights_of(schema: Schema, workload: Workload, focus: Sequence[str] = ()) ->
 
     Args:
         focus: names of columns and places.
+        sizes: how many times the share of others each gets for its cells, where it holds no grid.
 
     Raises:
         ConfigError: one is none, or no table of two columns or more holds it.
@@ -331,9 +334,10 @@ def weights_of(schema: Schema, workload: Workload, focus: Sequence[str] = ()) ->
             raise ConfigError(f"no table of two columns or more holds {name!r}, so there is nothing to measure better")
         sought |= holds
     weights = np.where(sought, _FOCUS, 1.0)
+    held = np.array([bool(grids[list(marginal)].any()) for marginal in workload.marginals])
+    weights = np.where(held, weights, weights * sizes)
     if not grids.any():
         return tuple(weights.tolist())
-    held = np.array([bool(grids[list(marginal)].any()) for marginal in workload.marginals])
     # As refreshes divide a part among tables; and as it is divided among grids, where an error of each weighs with the
     # way to the next cell.
     key = np.where(workload.order == 1, workload.lengths**0.6, 1.0)

@@ -196,7 +196,7 @@ class Refreshed(TableMechanism):
         budget: what all releases together may cost; delta is above 0.
         horizon: number of ticks; ``None`` for no end.
         growth: how much older the stream is at a refresh than at the one before; above 1.
-        weights: of each table within its part of the budget; left out: all the same.
+        weights: of each table within its part of the budget; left out: all the same, or what ``at_refreshes`` says.
         early: so many refreshes, at most, may have come before their time; 0: all come when the clock says so.
 
     Raises:

@@ -17,6 +17,10 @@ _BY_ORDER = (0.02, 0.58, 0.40)
 # Tables of one column get shares of a part in proportion to their cells to the one power at every tick, and to the
 # other at refreshes.
 _REFRESHED, _POWERS = (0.02, 0.11, 0.22, 0.65), (0.0, 0.6)
+# Larger tables of more cells than their mean get shares in proportion to this power of them. The sum of absolute errors
+# of a table, noise alone, would be least with 2/3; the mean error of a cell with 0. Shares of the others fall to
+# 1 / (1 + _MOST) of what they were at least, so that no table has more than 4.9 % more noise.
+_LARGE, _MOST = 1 / 3, 0.1
 # In epochs: the total, tables of one column, the choice of larger ones, and these.
 _EPOCHS = (0.05, 0.50, 0.06, 0.39)
 # An epoch measures as many larger tables as gain the most, of these numbers.
@@ -61,17 +65,37 @@ def at_every_tick(workload: Workload, split: Split, *, pure: bool, weights: Sequ
 
 
 def at_refreshes(workload: Workload, *, weights: Sequence[float] | None) -> tuple[FloatArray, FloatArray]:
-    """Shares of each table at every tick, and at refreshes, shape ``(marginals,)`` each; together they add up to 1."""
+    """Shares of each table at every tick, and at refreshes, shape ``(marginals,)`` each; together they add up to 1.
+
+    Args:
+        weights: of each table within its part; left out: all the same, and of larger ones :func:`by_size`.
+    """
     order, known = workload.order, _all(workload, weights)
     # The last digits of a power depend on the library and the processor.
     powers = [np.round(workload.lengths**power, 6) for power in _POWERS]
     cells = [np.where(order == 1, known * power, 0.0) for power in powers]
     often, singles = (each / (each.sum() or 1.0) for each in cells)
+    if weights is None:
+        known = by_size(workload)
     larger = np.where(order == 2, known / known[order == 2].sum(), 0.0)
     ticks = np.where(order == 0, _REFRESHED[0], _REFRESHED[1] * often)
     refreshes = _REFRESHED[2] * singles + _REFRESHED[3] * larger
     whole = ticks.sum() + refreshes.sum()
     return ticks / whole, refreshes / whole
+
+
+def by_size(workload: Workload) -> FloatArray:
+    """How many times the share of a small table each gets at refreshes for its cells, shape ``(marginals,)``; 1 for the
+    total and tables of one column.
+
+    Example:
+        >>> by_size(Workload.all_up_to(2, sizes=(2, 2, 40))).tolist()
+        [1.0, 1.0, 1.0, 1.0, 1.0, 1.135331, 1.135331]
+    """
+    larger = workload.order == 2
+    more = np.maximum(workload.lengths / workload.lengths[larger].mean(), 1.0) ** _LARGE - 1
+    more *= min(1.0, _MOST / max(float(more[larger].mean()), _MOST))
+    return np.where(larger, np.round(1 + more, 6), 1.0)  # rounded: see at_refreshes
 
 
 class EpochShares(NamedTuple):

@@ -28,6 +28,7 @@ from synthstream.partition import Partition
 from synthstream.privacy import EVENT, EXACT, Budget, Claim, Neighbours, Unit, above, below
 from synthstream.schema.coordinates import Coordinate
 from synthstream.strategies.levels import Schedule, first_levels, joint_levels
+from synthstream.strategies.shares import by_size
 from synthstream.synthesizers.bounds import picks_rule
 from synthstream.synthesizers.contract import Mechanism, Synthesizer
 from synthstream.synthesizers.epochs import InEpochs
@@ -135,6 +136,7 @@ def _of_tables(config: StreamConfig, budget: Budget) -> Synthesizer:
     if config.workload is None:
         raise ValueError("there are no tables to count")
     table = config.synthesizer.kind == "table"
+    sizes = by_size(config.workload) if table and config.measures == "refresh" else 1.0
     return synthesizer_for(
         config.synthesizer.model_copy(update={"measure": config.measures}) if table else config.synthesizer,
         workload=config.workload,
@@ -143,7 +145,7 @@ def _of_tables(config: StreamConfig, budget: Budget) -> Synthesizer:
         unit=Unit(signed=config.op is not None),
         neighbours=config.privacy.neighbours,
         groups=config.constraints.groups,
-        weights=weights_of(config.schema, config.workload, config.synthesizer.focus or ()),
+        weights=weights_of(config.schema, config.workload, config.synthesizer.focus or (), sizes),
     )
 
 
