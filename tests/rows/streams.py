@@ -185,7 +185,8 @@ def _synthesizer(kind: Kind, rng: np.random.Generator) -> list[str]:
     if kind == "table":
         return ["[synthesizer]", f"order = {rng.integers(1, 3)}"]
     if kind == "epochs":
-        return ["[synthesizer]", 'measure = "epochs"', f"picks = {rng.integers(1, 3)}"]
+        picks = rng.integers(3)  # 0: as many larger tables as gain most
+        return ["[synthesizer]", 'measure = "epochs"', *([f"picks = {picks}"] if picks else [])]
     if kind in ("points", "hypercube"):
         return ["[synthesizer]", f'kind = "{kind}"', f"depth = {rng.integers(2, 8)}"]
     return ["[synthesizer]", f'kind = "{kind}"', f'fit = "{rng.choice(["mw", "pgm"])}"', "picks = 1"]
