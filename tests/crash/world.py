@@ -27,7 +27,7 @@ _SOURCE = source("source/*.parquet")
 _AGE = number("age", "bins = 3")
 _MONTH = partial(stream_toml, until="2026-01-31", horizon=30)
 _TABLE = _MONTH(WARD, _AGE, _SOURCE)
-_PURE = _MONTH(WARD, _AGE, '[[columns]]\nname = "new"\ntype = "boolean"\n[synthesizer]\npicks = 1\n', _SOURCE, delta=0)
+_PURE = _MONTH(WARD, _AGE, '[[columns]]\nname = "new"\ntype = "boolean"\n', _SOURCE, epsilon=4.0, delta=0)
 _POINTS = _MONTH(
     number("ward", "missing = 0", high=3),
     number("age", "missing = 0"),
@@ -48,7 +48,9 @@ KINDS = {
     "anchor": _TABLE,
     "places": _PLACES + SINK,
 }
-"""By name: tables with delta, tables without, points, tables without a sink, tables with a fine amount."""
+"""By name: tables with delta; without, of which each epoch names how many are measured; points; tables without a sink;
+tables with a fine amount.
+"""
 
 
 def rows(kind: str, tick: int, part: int) -> pl.DataFrame:
