@@ -197,6 +197,20 @@ def test_few_events_are_forecast_with_the_fewer_tables_that_an_epoch_of_them_mea
     assert least.expected_variance(49, 1.0).tolist() == least.expected_variance(49, 1e5).tolist()
 
 
+@pytest.mark.parametrize(("picks", "measured"), [(None, 10), (3, 3), (15, 15), (99, 15)])
+def test_a_larger_table_is_expected_to_be_measured_in_its_share_of_the_epochs(picks: int | None, measured: int) -> None:
+    """Of 15. A whole number of epochs later it has as many times the variance as there are epochs to one of its own."""
+    workload, budget = Workload.all_up_to(2, sizes=(2,) * 6), Budget(epsilon=1.0, delta=0.0)
+    made = InEpochs(mechanism=Epochs(workload=workload, budget=budget, horizon=100, picks=picks))
+    one, later = made.mechanism.variance(99), made.expected_variance(99)
+    weight = float(np.sum(np.diff([0, *made.mechanism.times.ended(100)]) ** 2)) / 100**2
+    larger = made.mechanism.order == 2
+    assert later[larger] == pytest.approx(one[larger] / weight * 15 / measured)
+    assert later[made.mechanism.order == 1] == pytest.approx(one[made.mechanism.order == 1] / weight)
+    assert made.chooses == (measured < 15)
+    assert ("as many as gain most" in made.caveat) == (picks is None)
+
+
 def test_a_row_that_stands_for_many_varies_like_many() -> None:
     """What lies in the newest, unmeasured ticks is guessed by past shares; more events vary less, in proportion."""
     mechanism = Epochs(
