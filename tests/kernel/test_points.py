@@ -776,6 +776,28 @@ def test_the_last_epoch_ends_with_the_horizon(schedule: Any, neighbours: Neighbo
     assert not drawn(endless, [[], []], SeededGate(0))[-1].closing
 
 
+@pytest.mark.parametrize("schedule", ["adaptive", "by-level", "fixed"])
+def test_what_an_epoch_counted_is_forgotten_when_it_ends_and_its_readings_are_needed(schedule: Any) -> None:
+    """Also at the last tick. Of an open epoch the newest reading of each level is needed."""
+    points, rng, gate = mechanism(8.0, schedule=schedule), np.random.default_rng(0), SeededGate(0)
+    state, ends, read, opened = points.init(), list[int](), dict[int, int](), 0
+    fresh = {name for name in state if not name.startswith("total.")}
+    for tick in range(12):
+        state, found = points.step(state, Counts.at(rng.integers(0, 8, 5)), gate, Shape(np.ones(1), 0.5))
+        assert set(found.needs) == {*ends, *read.values()}
+        if found.closing:
+            ends, read = [*ends, tick], {}
+            assert {name for name in state if not name.startswith("total.")} == fresh
+            assert not state["cells"].any()
+            assert (state["ends"].tolist(), float(state["begun"])) == (ends, found.total)
+        else:
+            read |= {block.level: tick for block in found.blocks}
+            opened += len(found.blocks)
+    assert len(ends) > 2
+    assert ends[-1] == 11
+    assert opened
+
+
 def test_the_last_tick_costs_what_any_end_of_an_epoch_does() -> None:
     """Of an epoch that would go on, whose levels were read on the way: all of its events are in it, and in no other."""
     planner, promised = Hostile(dimension=1), mechanism(0.1, neighbours="replace-one").claim().pure
