@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any
@@ -340,6 +341,41 @@ def test_the_claim_is_that_of_the_dearest_number() -> None:
         larger = m.order == 2
         m.__dict__["scales"] = {k: np.where(larger & (k == dear), s / 2, s) for k, s in m.scales.items()}
         assert (m.claim().pure or 0) > Fraction(11, 10)
+
+
+@pytest.mark.parametrize("neighbours", ["add-remove", "replace-one"])
+def test_the_claim_is_the_formula_of_the_theorem_whatever_the_shares(neighbours: Neighbours) -> None:
+    """Every table has a scale of its own here: the dearest part, and the dearest tables, of any number count."""
+    rng, dear = np.random.default_rng(0), set[int]()
+    for _ in range(30):
+        m = Epochs(workload=FOUR, budget=PURE, horizon=TICKS, neighbours=neighbours)
+        m.__dict__["scales"] = {k: s * np.exp(rng.normal(size=s.size)) for k, s in m.scales.items()}
+        a, costs = Fraction(m.changed), list[Fraction]()
+        each = {k: [a / Fraction(b) for b in s[m.order > 0].tolist()] for k, s in m.scales.items()}
+        for k, found in each.items():
+            singles, larger = sum(found[:4], Fraction(0)), sorted(found[4:], reverse=True)[:k]
+            choices = k * Fraction(m.choice_epsilon(k))
+            costs.append(max(singles, sum(each[6][:4], Fraction(0))) + choices + sum(larger, Fraction(0)))
+        assert m.claim().pure == a / Fraction(m.total_multiplier) + max(costs)
+        dear.add(1 + int(np.argmax(costs)))
+    assert len(dear) > 3
+    assert [m.choice_epsilon(k) > 0 for k in m.open_to] == [True] * 5 + [False]
+
+
+def test_noise_that_cannot_be_drawn_for_some_number_is_refused_before_the_first_draw(monkeypatch: Patch) -> None:
+    m = Epochs(workload=FOUR, budget=PURE, horizon=TICKS)
+    widest = sorted(float(scales.max()) for scales in m.scales.values())
+    for most, refused in ((widest[0] * 1.01, True), (widest[-1] * 0.99, True), (widest[-1] * 1.01, False)):
+        monkeypatch.setattr("synthstream.kernel.epochs.LARGEST_SCALE", most)
+        with pytest.raises(ValueError, match="too small") if refused else nullcontext():
+            Epochs(workload=FOUR, budget=PURE, horizon=TICKS)
+
+
+@pytest.mark.parametrize(("picks", "numbers"), [(3, (3,)), (99, (15,)), (None, (1, 2, 3, 4, 5, 6, 8, 10, 13, 15))])
+def test_which_numbers_there_may_be_is_known_beforehand(picks: int | None, numbers: Any) -> None:
+    six = Workload.all_up_to(2, sizes=(2,) * 6)
+    m = Epochs(workload=six, budget=PURE, horizon=TICKS, picks=picks)
+    assert (m.open_to, "shown" in m.init()) == (numbers, len(numbers) > 1)
 
 
 def test_what_an_epoch_showed_is_kept_for_the_next() -> None:
