@@ -1,0 +1,117 @@
+"""Each epoch names anew how many larger tables it measures: ticks that are interrupted within, at any answer."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from synthstream import Stream, StreamConfig
+from synthstream.errors import StateCorrupt
+from synthstream.fit.ahead import Ahead
+from synthstream.kernel.epochs import Epochs
+from synthstream.kernel.gate import Gate
+from synthstream.synthesizers.simulation.seeded import SeededGate
+from tests.support.configs import AGE, SINK, URGENT, WARD, stream_toml
+from tests.support.selective import DAYS, Interrupted, Mortal, mortal_system, visits
+from tests.support.streams import published
+
+TOML = stream_toml(WARD, AGE, URGENT, SINK, delta=0, epsilon=5.0)
+# Of these draws the epochs measure so many larger tables; none ends with the fourth tick.
+NUMBERS = [2, 3, 1, 0, 3]
+# A total; at an end three tables of one column, and the larger ones, each chosen unless all are measured.
+ANSWERS = [1 + 3 + 2 * 2, 1 + 3 + 3, 1 + 3 + 2 * 1, 1, 1 + 3 + 3]
+
+
+def config(folder: Path) -> StreamConfig:
+    return StreamConfig.from_toml(TOML, base=folder)
+
+
+def seeded(tick: int) -> Gate:
+    return SeededGate(f"x/{tick}")
+
+
+def filled(folder: Path) -> StreamConfig:
+    """A stream of five ticks, all of which are due."""
+    with Stream(config(folder), gates=seeded) as stream:
+        stream.update(visits(DAYS))
+    return config(folder)
+
+
+def dying(config: StreamConfig, tick: int, answers: int) -> bool:
+    """Close a tick in a process that ends with so many answers. Whether it lived."""
+
+    def mortal(lives: int, tick: int) -> Gate:
+        return Mortal(seeded(tick), lives, [])
+
+    try:
+        with Stream(config, gates=partial(mortal, answers)) as stream:
+            if stream.closed == tick:  # not finished on opening
+                stream.release()
+    except Interrupted:
+        return False
+    return True
+
+
+def test_a_tick_that_is_interrupted_at_any_answer_ends_as_if_it_had_not_been(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the number follows from is the same, to the last bit, whenever the tick is taken up again."""
+    asked, honest = dict[int, list[Any]](), Ahead.number
+
+    def number(self: Ahead, scales: Any, events: float, shown: Any, *, whole: bool) -> int:
+        rows = None if self.rows is None else self.rows.counts(self.workload).tolist()
+        asked.setdefault(self.begun, []).append((sorted(scales), events, shown.tolist(), whole, rows))
+        return honest(self, scales, events, shown, whole=whole)
+
+    with Stream(filled(tmp_path / "whole"), gates=seeded) as stream:
+        found = [stream.release().measured.workload.order.tolist().count(2) for _ in range(stream.due())]
+    assert found == NUMBERS
+    broken = filled(tmp_path / "broken")
+    monkeypatch.setattr(Ahead, "number", number)
+    deaths = [next(lives for lives in range(99) if dying(broken, tick, lives)) for tick in range(5)]
+    assert deaths == ANSWERS
+    assert published(tmp_path / "broken/releases") == published(tmp_path / "whole/releases")
+    assert [len(each) for each in asked.values()] == [number for number in ANSWERS if number > 1]
+    assert all(one == each[0] for each in asked.values() for one in each)
+    assert [each[0][2][0] for each in asked.values()] == [0, 2, 3, 1]  # what the epoch before showed
+
+
+def test_nothing_is_drawn_twice_with_real_noise(tmp_path: Path) -> None:
+    drawn, found, mine = list[int](), list[int](), config(tmp_path)
+    with Stream(mine) as stream:
+        stream.update(visits(DAYS))
+    for _ in range(99):
+        try:
+            with mortal_system(1, drawn), Stream(mine) as stream:  # one new answer a process
+                while stream.due():
+                    stream.release()
+            break
+        except Interrupted:
+            continue
+    with Stream(mine) as stream:
+        assert isinstance(stream.mechanism, Epochs)
+        for tick in range(5):
+            found.append(stream._builder.measured(tick).workload.order.tolist().count(2))
+    ended = [t for t in range(5) if t != 3]
+    choices = sum(found[t] for t in ended if found[t] < 3)
+    assert len(drawn) == 5 + 3 * len(ended) + sum(found) + choices
+
+
+@pytest.mark.parametrize(("answers", "refused"), [(1, False), (2, True), (5, True), (7, True)])
+def test_no_tick_goes_on_with_another_number_once_its_price_was_drawn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answers: int, refused: bool
+) -> None:
+    """As another version, or another processor, might name it. Before tables of one column all numbers are as good."""
+    mine = filled(tmp_path)
+    assert not dying(mine, 0, answers)
+    monkeypatch.setattr(Ahead, "number", lambda self, *args, **how: 1)
+    if refused:
+        with pytest.raises(StateCorrupt, match="does not fit what is asked"):
+            Stream(mine, gates=seeded)
+        monkeypatch.undo()
+    with Stream(mine, gates=seeded) as stream:
+        assert stream.last is not None
+        assert stream.last.measured.workload.order.tolist().count(2) == (NUMBERS[0] if refused else 1)
