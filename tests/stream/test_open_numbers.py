@@ -8,10 +8,9 @@ from typing import Any
 
 import pytest
 
-from synthstream import Stream, StreamConfig
+from synthstream import Releases, Stream, StreamConfig
 from synthstream.errors import StateCorrupt
 from synthstream.fit.ahead import Ahead
-from synthstream.kernel.epochs import Epochs
 from synthstream.kernel.gate import Gate
 from synthstream.synthesizers.simulation.seeded import SeededGate
 from tests.support.configs import AGE, SINK, URGENT, WARD, stream_toml
@@ -91,10 +90,8 @@ def test_nothing_is_drawn_twice_with_real_noise(tmp_path: Path) -> None:
             break
         except Interrupted:
             continue
-    with Stream(mine) as stream:
-        assert isinstance(stream.mechanism, Epochs)
-        for tick in range(5):
-            found.append(stream._builder.measured(tick).workload.order.tolist().count(2))
+    for tick in range(5):
+        found.append(sum(len(table) == 2 for table in Releases(mine).at(tick).measured.workload.marginals))
     ended = [t for t in range(5) if t != 3]
     choices = sum(found[t] for t in ended if found[t] < 3)
     assert len(drawn) == 5 + 3 * len(ended) + sum(found) + choices
@@ -115,3 +112,30 @@ def test_no_tick_goes_on_with_another_number_once_its_price_was_drawn(
     with Stream(mine, gates=seeded) as stream:
         assert stream.last is not None
         assert stream.last.measured.workload.order.tolist().count(2) == (NUMBERS[0] if refused else 1)
+
+
+def test_another_version_does_not_go_on_with_a_tick_that_one_began(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may offer other candidates in the same number."""
+    mine = filled(tmp_path)
+    assert not dying(mine, 0, 5)
+    monkeypatch.setattr("synthstream.state.journal._installed", lambda package: "another")
+    with pytest.raises(StateCorrupt, match="with the version of Synthstream"):
+        Stream(mine, gates=seeded)
+    monkeypatch.undo()
+    assert dying(mine, 0, 99)
+
+
+def test_the_state_of_another_tick_draws_nothing(tmp_path: Path) -> None:
+    """With that of an earlier one, rows that were measured would be measured again."""
+    with Stream(filled(tmp_path), gates=seeded) as stream:
+        stream.release()
+        before = stream._store.counter()
+        assert before is not None
+        kept = {name: array.copy() for name, array in before.exact.items()}
+        stream.release()
+        with stream._store.transaction("test"):
+            stream._store.put_counter(kept)
+    with Stream(config(tmp_path), gates=seeded) as stream, pytest.raises(StateCorrupt, match="that of another tick"):
+        stream.release()
