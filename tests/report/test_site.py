@@ -683,3 +683,22 @@ def test_a_reader_checks_a_site_as_it_was_fetched(
         "000000: other.csv is no part of a release",
         "000001: tables.parquet is not what was published",
     ]
+
+
+@pytest.mark.parametrize("said", ["state", "../no-state"])
+def test_no_site_says_which_state_its_reader_opens(
+    made: dict[str, tuple[StreamConfig, Path]], tmp_path: Path, said: str
+) -> None:
+    """Neither the reader's own, nor one that lies in it."""
+    config, site = made["refresh"]
+    fetched, settings = Path(shutil.copytree(site, tmp_path / "fetched")), tmp_path / "fetched/latest/settings.toml"
+    shutil.copytree(config.state, fetched / "no-state")
+    text = settings.read_text()
+    assert 'state = "../no-state"' in text
+    settings.write_text(text.replace("../no-state", str(config.state) if said == "state" else said))
+    for folder in (fetched, fetched / "releases"):
+        found = CliRunner().invoke(app, ["verify", str(folder)])
+        assert (found.exit_code, found.output.count("no state, only releases")) == (0, 1), found.output
+    shutil.rmtree(fetched / "releases")
+    found = CliRunner().invoke(app, ["verify", str(fetched)])
+    assert (found.exit_code, "there is no state, and there are no releases" in found.output) == (2, True), found.output

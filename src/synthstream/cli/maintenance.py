@@ -42,15 +42,15 @@ def verify_command(
     if config.parts[:1] in (("http:",), ("https:",)):
         raise SystemExit(fail("verify takes a stream.toml or a folder, no address: fetch the releases first."))
     loaded = located(config)[0] if config.is_dir() else load(config)
-    here = is_state(loaded.state)
+    here, where = is_state(loaded.state), "" if config.is_dir() else f" in {loaded.state}"
     found = verify(loaded, rebuild=rebuild, progress=partial(bar, doing="checking release"))
     if not here and not found.releases and not found.findings:
-        raise SystemExit(fail(f"nothing to verify: there is no state in {loaded.state}, and there are no releases."))
+        raise SystemExit(fail(f"nothing to verify: there is no state{where}, and there are no releases."))
     if as_json:
         findings = [finding._asdict() for finding in found.findings]
         typer.echo(json.dumps({**found._asdict(), "state": here, "findings": findings}))
     else:
-        _print_verified(found, None if here else "" if config.is_dir() else f" in {loaded.state}")
+        _print_verified(found, None if here else where)
     if found.findings:
         raise typer.Exit(1)
 

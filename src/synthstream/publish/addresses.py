@@ -76,8 +76,9 @@ def _behind(address: str) -> tuple[StreamConfig, ParquetSink]:
 
 
 def _at(config: StreamConfig, folder: Path) -> StreamConfig:
-    sink = config.sink or SinkConfig(kind="parquet", path=folder)
-    return replace(config, sink=sink.model_copy(update={"path": folder}))
+    """Settings that others wrote: they say nothing of the reader's own files. Below a file there is no state."""
+    sink, state = config.sink or SinkConfig(kind="parquet", path=folder), config.base / SETTINGS / "state"
+    return replace(config, sink=sink.model_copy(update={"path": folder}), state=state, encryption=None, mirrors=())
 
 
 def _unknown(place: str) -> ConfigError:
