@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,9 +19,12 @@ from synthstream.config.config import StreamConfig
 from synthstream.errors import ConfigError, HorizonExhausted, SchemaError, StateError
 from synthstream.kernel.gate import Gate, Question
 from synthstream.release.points import PointRelease
+from synthstream.strategies.times import NumberTimes
 from synthstream.stream.stream import Stream
 from synthstream.synthesizers.simulation.seeded import SeededGate
 from synthstream.workload import IntArray
+from tests.support.selective import Interrupted, Mortal
+from tests.support.streams import published
 from tests.support.towns import TOML, rows
 
 
@@ -294,6 +298,38 @@ def test_a_tick_that_fails_is_finished_from_what_was_drawn(folder: Path, literal
         assert stream.closed == at + 1
         answers = draws - before
     assert answers >= before
+
+
+@pytest.mark.parametrize("signed", [False, True])
+def test_the_last_tick_of_all_is_finished_from_what_was_drawn(tmp_path: Path, signed: bool) -> None:
+    """The epoch ends there, whatever came; each of its answers is the last of a process once."""
+
+    def run(place: Path, lives: int | None) -> bool:
+        """Whether all three ticks were released, by a process that ends with so many answers of a tick."""
+        gates = [Mortal(SeededGate(f"{tick}"), 99 if lives is None else lives, []) for tick in range(3)]
+        config = StreamConfig.from_toml(text, base=place)
+        with contextlib.suppress(Interrupted), Stream(config, gates=gates.__getitem__) as one:
+            return len(list(one.run())) > 0 or one.closed == 3
+        return False
+
+    text = changed(**{"horizon = 20": "horizon = 3", "until = 2026-01-21": "until = 2026-01-04"})
+    text = ('op = "op"\n' if signed else "") + text
+    frame = rows(6000).with_columns(op=pl.Series([1, 1, -1] * 2000))
+    late = pl.col("when").dt.day() == 3  # too few events to end an epoch
+    for place in (tmp_path / "whole", tmp_path / "broken"):
+        place.mkdir()
+        frame.filter(~late | (pl.int_range(pl.len()) % 20 == 0)).write_parquet(place / "rows.parquet")
+    assert run(tmp_path / "whole", None)
+    deaths = next(lives for lives in range(99) if run(tmp_path / "broken", lives))
+    assert deaths > (8 if signed else 4)
+    assert published(tmp_path / "broken/releases") == published(tmp_path / "whole/releases")
+    releases = synthstream.releases(StreamConfig.from_toml(text, base=tmp_path / "whole"))
+    last: Any = releases.at(2).measured
+    for side in [last.came, last.gone] if signed else [last]:
+        times = NumberTimes(epsilon=4.0, epochs=2)
+        assert side.closing
+        assert side.blocks
+        assert times.epoch_of(side.total) == times.epoch_of(side.begun)  # by its number it would have gone on
 
 
 LITERAL = {
