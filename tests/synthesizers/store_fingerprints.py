@@ -14,6 +14,7 @@ from unittest.mock import patch
 from synthstream import StreamConfig, measured
 from synthstream.kinds import EDITION
 from synthstream.synthesizers.assembly import claim_of, synthesizer_of
+from tests.support.configs import category
 from tests.support.streams import KINDS, PERSONS, text_of
 
 STORED = Path(__file__).parent / "fingerprints.json"
@@ -21,6 +22,7 @@ STORED = Path(__file__).parent / "fingerprints.json"
 _OTHERWISE = {
     "table": ("always", '\nmeasure = "always"', ""),
     "table-pure": ("epochs", "\npicks = 1", ""),
+    "table-open": ("epochs", "picks = 1\n", "".join(category(name, "u", "v", "w") for name in "abcd")),
     "points-delta": ("points", "delta = 0\n", "delta = 1e-9\n"),
 }
 ALL = (*KINDS, PERSONS, *_OTHERWISE)
