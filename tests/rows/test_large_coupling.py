@@ -25,7 +25,8 @@ from tests.support.gates import Call
 from tests.support.streams import PERSONS, text_of
 
 TICKS, EVENTS, PEOPLE = 32, 10_000, 700
-KINDS = ("always", "epochs", "selective-mw", "stream-mwem", "points", "points-zcdp", "hypercube", PERSONS)
+OPEN = "epochs-open"  # each names how many tables it measures
+KINDS = ("always", "epochs", OPEN, "selective-mw", "stream-mwem", "points", "points-zcdp", "hypercube", PERSONS)
 QUICK = ("points",)  # a node is opened; the others are slow
 
 
@@ -84,12 +85,15 @@ def seen(
     folder: Path, kind: str, rows: pl.DataFrame, aligned: Aligned, run: Run, capfd: pytest.CaptureFixture[str]
 ) -> Observed:
     folder.mkdir()
-    text = text_of(kind).replace("horizon = 12", 'horizon = "unbounded"').replace("2026-01-09", "2026-02-02")
+    text = text_of("epochs" if kind == OPEN else kind)
+    text = text.replace("horizon = 12", 'horizon = "unbounded"').replace("2026-01-09", "2026-02-02")
     text = text.replace('path = "releases"', 'path = "releases"\nrows = 20\nkeep = 1').replace(
         'per = "4d"', 'per = "60d"'
     )
     if kind == "hypercube":
         text = text.replace("epsilon = 2.0", "epsilon = 30.0")  # or no count is renewed within so few events
+    if kind == OPEN:
+        text = text.replace("picks = 1\n", "").replace("epsilon = 2.0", "epsilon = 0.3")
     if "points" not in kind and kind != "hypercube":
         text += '[[columns]]\nname = "up"\ntype = "boolean"\n'  # so that there are tables to choose from
     config = StreamConfig.from_toml(text, base=folder)
@@ -117,6 +121,9 @@ def _something_happened(kind: str, calls: dict[int, list[Call]]) -> None:
     choices = sum(call.kind == "choose" for trace in calls.values() for call in trace)
     widest = [max((call.value.size for call in trace), default=0) for trace in calls.values()]
     widths = Counter(widest)
+    if kind == OPEN:  # one of three tables, two, or all without a choice
+        assert {sum(call.kind == "choose" for call in trace) for trace in calls.values()} == {0, 1, 2}
+        assert max(sum(call.value.size > 1 for call in trace) for trace in calls.values()) >= 3 + 3
     if kind == "epochs":
         assert choices >= 5
         assert widths[0] + widths[1] >= 10  # the total alone, of which not every tick draws something
