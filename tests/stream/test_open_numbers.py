@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import shutil
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from synthstream import Releases, Stream, StreamConfig
 from synthstream.errors import StateCorrupt
 from synthstream.fit.ahead import Ahead
 from synthstream.kernel.gate import Gate
+from synthstream.stream.recovery import adopt
+from synthstream.stream.verification import verify
 from synthstream.synthesizers.simulation.seeded import SeededGate
 from tests.support.configs import AGE, SINK, URGENT, WARD, stream_toml
 from tests.support.selective import DAYS, Interrupted, Mortal, mortal_system, visits
@@ -73,6 +77,8 @@ def test_a_tick_that_is_interrupted_at_any_answer_ends_as_if_it_had_not_been(
     deaths = [next(lives for lives in range(99) if dying(broken, tick, lives)) for tick in range(5)]
     assert deaths == ANSWERS
     assert published(tmp_path / "broken/releases") == published(tmp_path / "whole/releases")
+    monkeypatch.undo()
+    assert verify(broken, rebuild=True).findings == []
     assert [len(each) for each in asked.values()] == [number for number in ANSWERS if number > 1]
     assert all(one == each[0] for each in asked.values() for one in each)
     assert [each[0][2][0] for each in asked.values()] == [0, 2, 3, 1]  # what the epoch before showed
@@ -139,3 +145,22 @@ def test_the_state_of_another_tick_draws_nothing(tmp_path: Path) -> None:
             stream._store.put_counter(kept)
     with Stream(config(tmp_path), gates=seeded) as stream, pytest.raises(StateCorrupt, match="that of another tick"):
         stream.release()
+
+
+def test_after_a_loss_numbers_begin_anew(tmp_path: Path) -> None:
+    """From nothing that was shown, on top of what was published; no tick is drawn twice."""
+    with Stream(filled(tmp_path), gates=seeded) as stream:
+        before = [stream.release().measured.facts() for _ in range(2)]
+    mine = config(tmp_path)
+    shutil.rmtree(mine.state)
+    adopt(mine, gates=seeded)
+    with Stream(mine, gates=seeded) as stream:
+        state = stream._store.counter()
+        assert state is not None
+        assert not np.any(state.exact["shown"])
+        stream.update(visits(DAYS), batch_id="again")
+        after = [release.measured for release in stream.run()]
+        assert [found.tick for found in after] == [2, 3, 4]
+    found = Releases(mine)
+    assert [found.at(tick).measured.facts() for tick in range(2)] == before
+    assert verify(mine, rebuild=True).findings == []
