@@ -18,10 +18,12 @@ from synthstream.evaluate.lower_bounds import delta_of, epsilon_of, epsilon_seen
 from synthstream.evaluate.trials import readings, trials
 from synthstream.kernel.counters import Counter, Simple, Toeplitz
 from synthstream.papers.counters import Binary, Hybrid
+from synthstream.synthesizers.assembly import synthesizer_of
 from synthstream.synthesizers.contract import CounterTarget
 from synthstream.synthesizers.simulation.seeded import SeededGate
 from tests.audit.broken.noise import halved_gaussian_noise, halved_noise
 from tests.support.audits import audit_counter
+from tests.support.configs import category
 from tests.support.counters import COUNTERS, name
 from tests.support.gates import ExactGate
 from tests.support.visits import TOML
@@ -243,6 +245,14 @@ def test_it_says_what_it_does_not_see_of_persons(tmp_path: Path) -> None:
     caveat = audited(text, tmp_path, runs=2000).caveat
     assert "this is for one event; a person's events together may tell 3 times" in caveat
     assert audited(TOML, tmp_path, runs=2000).caveat == ""
+
+
+def test_it_says_which_number_of_larger_tables_was_audited(tmp_path: Path) -> None:
+    more = PURE + "".join(category(name, "u", "v") for name in "pq")
+    for text, said in ((more, True), (made_by("picks = 2", more), False), (made_by("picks = 99", more), False)):
+        caveat = synthesizer_of(StreamConfig.from_toml(text, base=tmp_path)).audit_targets().caveat
+        assert ("An epoch with 6 larger tables was audited" in caveat) == said
+        assert ("Choices of tables were not audited" in caveat) == ("picks = 99" not in text)
 
 
 def test_verdicts_speak_of_rho_and_of_epsilon(tmp_path: Path) -> None:

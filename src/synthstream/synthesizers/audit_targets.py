@@ -71,8 +71,9 @@ def of_refreshed(mechanism: Refreshed) -> AuditTargets:
 def of_epochs(mechanism: Epochs) -> AuditTargets:
     """Of tables that are measured once an epoch."""
     total = _one_cell("the number of events", mechanism.counter, mechanism.total_multiplier)
+    other = f" An epoch with {mechanism.nearest()} larger tables was audited; with another number the noise is another."
     caveat = (
-        "Choices of tables were not audited, and count as nothing seen."
+        f"Choices of tables were not audited, and count as nothing seen.{other if len(mechanism.open_to) > 1 else ''}"
         if "choose" in mechanism.claim().theorems
         else ""
     )
