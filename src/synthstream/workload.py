@@ -123,8 +123,8 @@ class Workload:
         return values[self.offsets[q] : self.offsets[q + 1]].reshape(self.shapes[q])
 
     def slice_of(self, marginal: Iterable[int]) -> slice:
-        """Where the cells of one marginal lie. Raises ``ValueError`` if it is not part of the workload."""
-        return self.slice_at(self.marginals.index(tuple(marginal)))
+        """Where the cells of one marginal lie. Raises ``KeyError`` if it is not part of the workload."""
+        return self.slice_at(self.place[tuple(marginal)])
 
     def slice_at(self, q: int) -> slice:
         """Where the cells of the marginal at a position lie."""

@@ -33,7 +33,7 @@ def answers(schema: Schema, measured: Measured, workload: Workload, where: str |
     all events, as that under a condition, is of the best one: see :func:`sums`.
     """
     marginal, late = workload.marginals[0], measured.measured_at is not None
-    if where is None and marginal and marginal in measured.workload.marginals:
+    if where is None and marginal and marginal in measured.workload.place:
         return direct(measured, workload)
     found, cells = sums(schema, measured, marginal, where), workload.cells
     if found is None:

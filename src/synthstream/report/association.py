@@ -130,7 +130,7 @@ def pairs(found: History, newest: Cells) -> list[Pair]:
     kurtosis = _OF_LAPLACE if found.newest.manifest["claim"].get("pure_epsilon") is not None else 0.0
     listed = []
     for pair in combinations(range(min(len(workload.sizes), MOST_COLUMNS)), 2):
-        if pair in workload.marginals:
+        if pair in workload.place:
             shape = (workload.sizes[pair[0]], workload.sizes[pair[1]])
             strength = cramers_v(newest.count[workload.slice_of(pair)].reshape(shape))
             listed.append(Pair(columns=pair, strength=strength, chance=_chance(workload, pair, known, kurtosis)))

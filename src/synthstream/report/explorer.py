@@ -239,7 +239,7 @@ class Explorer:
         if self._config.workload is None:
             return []
         found = pairs(self._found, self._found.cells(self._found.newest))
-        place = self._config.workload.marginals.index
+        place = self._config.workload.place.__getitem__
         return [(place(p.columns), p.chance and float(f"{p.chance:.2g}"), p.is_noise) for p in found]
 
     def _column(self, position: int, column: Column) -> dict[str, Any]:

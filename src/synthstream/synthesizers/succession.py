@@ -173,7 +173,7 @@ def carried_cells(config: StreamConfig, what: str, values: FloatArray) -> FloatA
     for marginal in new.marginals:
         recorded = tuple(column for column in marginal if mapping.places[column] is not None)
         source = _source(mapping, marginal)
-        if source not in old.marginals or (what != "count" and recorded != marginal):
+        if source not in old.place or (what != "count" and recorded != marginal):
             continue
         here = values[old.slice_of(source)]
         if what == "since":

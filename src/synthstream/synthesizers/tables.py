@@ -185,7 +185,7 @@ class AtRefreshes(Running):
         known = now if last == tick else history(last)
         values, at = known.values.copy(), np.full(len(known.workload.marginals), last)
         for q, marginal in enumerate(known.workload.marginals):
-            if marginal in now.workload.marginals:
+            if marginal in now.workload.place:
                 values[known.workload.slice_of(marginal)] = now.values[now.workload.slice_of(marginal)]
                 at[q] = tick
         variance = self.mechanism.variance(tick, came)
