@@ -227,11 +227,11 @@ class Builder:
             at: the tick whose tables they are, at or after the last one; left out: the last one.
         """
         at = last if at is None else at
-        before, tables = self._tables(first - 1, at=at) if first else None, self._config.at(at).workload
+        before, tables = self.tables(first - 1, at=at) if first else None, self._config.at(at).workload
         variance = Past(self, self._config.clock, last, at=at).variance(first, last)
-        return counted(first, self._tables(last, at=at), before, variance, cast(Workload, tables))
+        return counted(first, self.tables(last, at=at), before, variance, cast(Workload, tables))
 
-    def _tables(self, tick: int, *, at: int) -> Measured:
+    def tables(self, tick: int, *, at: int) -> Measured:
         """As :meth:`seen`, of a stream of tables."""
         return cast(Measured, self.seen(tick, at=at))
 
@@ -265,7 +265,7 @@ class Builder:
             last: the model of the tick before, ``None`` for the first tick.
         """
         synthesizer, head = self.synthesizer(tick), self._of(tick).head
-        model = synthesizer.fit(tick, self.measured, last, models, seed=seed_of(head, "fit"))
+        model = synthesizer.fit(tick, self.once().measured, last, models, seed=seed_of(head, "fit"))
         if tick in self._cuts:  # the rows of the tick before, over the columns of this one
             last = next(resumed.base for resumed in self._later if resumed.start == tick)
         changed = None if last is None else model.moved_from(last)
@@ -331,9 +331,9 @@ class Builder:
 
     def _series(self, tick: int) -> pl.DataFrame:
         """The lines of a release's own tick."""
-        schema, moment = self._config.at(tick).schema, self._config.clock.boundary
-        own = lines(schema, [self.counted(tick, tick)], moment, span="tick")
-        return pl.concat([own, lines(schema, [running(self._tables(tick, at=tick))], moment, span="running")])
+        here, schema, moment = self.once(), self._config.at(tick).schema, self._config.clock.boundary
+        own = lines(schema, [here.counted(tick, tick)], moment, span="tick")
+        return pl.concat([own, lines(schema, [running(here.tables(tick, at=tick))], moment, span="running")])
 
     def carried(self, then: Release, *, at: int) -> Release:
         """A release from before a cut, over the columns of a later tick."""
