@@ -14,7 +14,6 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
-from sys import getsizeof
 from typing import Any, Self
 
 import polars as pl
@@ -295,7 +294,7 @@ def _chunks(rows: Iterable[_Row], chunk_rows: int) -> Iterator[list[_Row]]:
     total = 0
     for row in rows:
         chunk.append(row)
-        total += _CELL_BYTES * len(row) + sum(map(getsizeof, filter(None, row)))
+        total += _CELL_BYTES * len(row) + sum(map(str.__sizeof__, filter(None, row)))
         if len(chunk) == chunk_rows or total >= _CHUNK_BYTES:
             yield chunk
             chunk, total = [], 0
