@@ -106,6 +106,19 @@ def test_waiting_counts_add_up_and_are_forgotten(store: Store) -> None:
     assert store.pending(3).dense(3).tolist() == [0, 0, 0]
 
 
+def test_of_a_state_of_counters_what_differs_alone_is_written(store: Store) -> None:
+    for number in (1, 2):
+        state = {"t": np.array(number), "sums": np.zeros(100_000, dtype=np.int64)}
+        with store.transaction("test"):
+            store.put_counter(state)
+        written = (store.folder / "store.db-wal").stat().st_size
+        store.wipe()
+        assert (written > 100_000) == (number == 1)
+    found = store.counter()
+    assert found is not None
+    assert int(found.exact["t"]) == 2
+
+
 @pytest.mark.parametrize("table", ["ledger", "measurement"])
 @pytest.mark.parametrize("change", ["UPDATE {} SET {} = 1", "DELETE FROM {}"])
 def test_history_is_append_only(store: Store, table: str, change: str) -> None:

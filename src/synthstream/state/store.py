@@ -390,7 +390,7 @@ class Store:
 
     def put_counter(self, state: Arrays) -> None:
         """Replace the state of the counters. Private."""
-        self._rows.put("counter", 0, self.seal(packed(state), "counter"))
+        self._rows.put_counter(self.seal(packed(state), "counter"))
 
 
 def _place(tick: int, head: str) -> str:

@@ -53,6 +53,15 @@ class RowSums:
         self.drop(table, *row[: len(KEYS[table])])
         self.add(table, *row)
 
+    def put_counter(self, state: bytes) -> None:
+        """Write the state of the counters. In place of one as long SQLite writes what differs alone."""
+        found = f"SELECT {_SHORT['counter']} FROM counter WHERE length(state) = ?"  # noqa: S608 - our own names
+        if (old := self._db.execute(found, (len(state),)).fetchone()) is None:
+            self.put("counter", 0, state)
+        else:
+            self._db.execute("UPDATE counter SET state = ?", (state,))
+            self._sum += self._mark("counter", (0, state)) - self._mark("counter", old)
+
     def add(self, table: str, *row: Any) -> None:
         """Write a row that is new."""
         self._db.execute(f"INSERT INTO {table} VALUES ({', '.join('?' * len(row))})", row)  # noqa: S608 - our own names
