@@ -90,21 +90,21 @@ def test_large_tables_get_more_and_others_lose_little() -> None:
     small = cells <= cells.mean()
     assert small.any()
     assert ratio[small] == pytest.approx(ratio[0])
-    assert 1 < ratio[0] < 1.1 + 1e-6
+    assert 1 < ratio[0] < 1.05 + 1e-6
     order = np.argsort(cells[~small])
     assert np.all(np.diff(ratio[~small][order]) <= 1e-12)
-    assert ratio.min() < 0.6
+    assert ratio.min() < 0.9
     assert now.at_ticks == pytest.approx(before.at_ticks, rel=1e-3)
 
 
 @pytest.mark.parametrize(
     "sizes", [(3, 3), (2, 2, 2), (2, 200), (2, 3, 40, 41), (2,) * 19 + (13, 29, 43), (5, 5, 5, 60)]
 )
-def test_no_table_loses_more_than_a_tenth_of_its_share(sizes: tuple[int, ...]) -> None:
+def test_no_table_loses_more_than_a_twentieth_of_its_share(sizes: tuple[int, ...]) -> None:
     workload = Workload.all_up_to(2, sizes=sizes)
     times = by_size(workload)
     assert times.min() == 1
-    assert times[workload.order == 2].mean() <= 1.1 + 1e-6
+    assert times[workload.order == 2].mean() <= 1.05 + 1e-6
     assert np.all(times[workload.order < 2] == 1)
 
 

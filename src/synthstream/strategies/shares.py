@@ -19,8 +19,8 @@ _BY_ORDER = (0.02, 0.58, 0.40)
 _REFRESHED, _POWERS = (0.02, 0.11, 0.22, 0.65), (0.0, 0.6)
 # Larger tables of more cells than their mean get shares in proportion to this power of them. The sum of absolute errors
 # of a table, noise alone, would be least with 2/3; the mean error of a cell with 0. Shares of the others fall to
-# 1 / (1 + _MOST) of what they were at least, so that no table has more than 4.9 % more noise.
-_LARGE, _MOST = 1 / 3, 0.1
+# 1 / (1 + _MOST) of what they were at least, so that no table has more than 2.5 % more noise.
+_LARGE, _MOST = 1 / 3, 0.05
 # In epochs: the total, tables of one column, the choice of larger ones, and these.
 _EPOCHS = (0.05, 0.50, 0.06, 0.39)
 # An epoch measures as many larger tables as gain the most, of these numbers.
@@ -90,7 +90,7 @@ def by_size(workload: Workload) -> FloatArray:
 
     Example:
         >>> by_size(Workload.all_up_to(2, sizes=(2, 2, 40))).tolist()
-        [1.0, 1.0, 1.0, 1.0, 1.0, 1.135331, 1.135331]
+        [1.0, 1.0, 1.0, 1.0, 1.0, 1.075, 1.075]
     """
     larger = workload.order == 2
     more = np.maximum(workload.lengths / workload.lengths[larger].mean(), 1.0) ** _LARGE - 1
