@@ -384,6 +384,34 @@ def test_what_an_epoch_showed_is_kept_for_the_next() -> None:
     assert state["shown"][0] in m.open_to
 
 
+def test_a_plan_is_told_the_events_of_the_epoch_alone() -> None:
+    """By the released total, and with what was guessed, and with the scales of the number that was measured."""
+    m, told = Epochs(workload=FOUR, budget=PURE, horizon=TICKS), list[tuple[float, float, float]]()
+
+    @dataclass
+    class Telling(Adaptive):
+        def number(self, scales: Mapping[int, FloatArray], events: float, shown: FloatArray, *, whole: bool) -> int:
+            assert scales is m.scales
+            self.released.append(events)
+            return 1 + len(told) % 6
+
+        def shown(
+            self, found: Mapping[int, FloatArray], guessed: FloatArray, scales: FloatArray, events: float
+        ) -> FloatArray:
+            assert np.array_equal(scales, m.scales[len(found)])
+            told.append((self.released[-1], float(guessed[FOUR.slice_of(())][0]), events))
+            return np.zeros(3)
+
+    plan, state, row = Telling(workload=FOUR), m.init(), FOUR.count(np.zeros((1, 4), dtype=np.int32))
+    for tick in range(TICKS):
+        state, _ = m.step(state, row * (tick + 1), ExactGate(), plan)
+    ends = np.array([0, *m.times.ended(TICKS)])
+    expected = np.diff(ends * (ends + 1) // 2).tolist()
+    # The guess of this plan adds the last part of its four tables of one column.
+    assert [(number, shown) for number, _, shown in told] == [(events, events) for events in expected]
+    assert all(guessed > events for (_, guessed, _), events in zip(told, expected, strict=True))
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_the_noise_of_a_table_is_told_as_it_was_drawn(seed: int) -> None:
     m = Epochs(workload=FOUR, budget=PURE, horizon=TICKS)
