@@ -485,6 +485,19 @@ def test_signed_tables_of_one_column_are_no_staler_than_a_tenth_of_all_rows() ->
     assert sum(open_rows == 0 for open_rows, _ in stale) < 60
 
 
+def test_a_part_of_signed_events_ends_where_rows_stand_out_of_their_noise_and_are_a_tenth_more() -> None:
+    m = mechanism(signed=True)
+    assert (m.times.span(9), m.times.part_ends(9, 1)) == ((8, 12), False)
+    one, now = (m.counter.variance(tick, multiplier=float(m.running[1])) for tick in (7, 9))
+    shared = m.counter.covariance(7, 9, multiplier=float(m.running[1]))
+    noise = 3 * float(np.sqrt(one + now - 2 * shared))
+    assert noise > 10
+    for before, least in ((20.0, noise), (30 * noise, 3 * noise)):
+        state = m.init() | {"part": np.array(8), "rows": np.array(before)}
+        ends = [m._part_ends(state, 9, np.array([0.0, before + least * by])) for by in (0.999, 1.001)]
+        assert ends == [False, True]
+
+
 def test_a_plan_of_releases_survives_the_store() -> None:
     """What was packed is unpacked: the part's first tick, and the rows of either sign."""
     for signed in (False, True):
