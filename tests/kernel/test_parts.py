@@ -387,12 +387,14 @@ def test_what_an_epoch_showed_is_kept_for_the_next() -> None:
 def test_a_plan_is_told_the_events_of_the_epoch_alone() -> None:
     """By the released total, and with what was guessed, and with the scales of the number that was measured."""
     m, told = Epochs(workload=FOUR, budget=PURE, horizon=TICKS), list[tuple[float, float, float]]()
+    wholes, parts = list[bool](), list[bool]()
 
     @dataclass
     class Telling(Adaptive):
         def number(self, scales: Mapping[int, FloatArray], events: float, shown: FloatArray, *, whole: bool) -> int:
             assert scales is m.scales
             self.released.append(events)
+            wholes.append(whole)
             return 1 + len(told) % 6
 
         def shown(
@@ -404,7 +406,10 @@ def test_a_plan_is_told_the_events_of_the_epoch_alone() -> None:
 
     plan, state, row = Telling(workload=FOUR), m.init(), FOUR.count(np.zeros((1, 4), dtype=np.int32))
     for tick in range(TICKS):
-        state, _ = m.step(state, row * (tick + 1), ExactGate(), plan)
+        state, measured = m.step(state, row * (tick + 1), ExactGate(), plan)
+        parts += [int(measured.since[1]) > m.times.begin(tick)] if m.times.ends(tick) else []
+    assert wholes == [not several for several in parts]
+    assert {*parts} == {False, True}
     ends = np.array([0, *m.times.ended(TICKS)])
     expected = np.diff(ends * (ends + 1) // 2).tolist()
     # The guess of this plan adds the last part of its four tables of one column.
