@@ -209,10 +209,10 @@ class Category(Column):
         """Each cell as its list of values would write it, and whether it is missing."""
         text, missing = texts(series)
         if series.dtype == pl.Object:
-            typed = pl.Series(list(map(is_number, series.to_list())), dtype=pl.Boolean)
-        else:
-            typed = pl.Series([series.dtype.is_numeric() or series.dtype == pl.Boolean])
-        return text.replace(self._typed).zip_with(typed, text), missing
+            here = pl.Series(list(map(is_number, series.to_list())), dtype=pl.Boolean)
+            return text.replace(self._typed).zip_with(here, text), missing
+        typed = series.dtype.is_numeric() or series.dtype == pl.Boolean
+        return text.replace(self._typed) if typed else text, missing
 
     def encode(self, series: pl.Series) -> CodeArray:
         text, missing = self.said(series)
