@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -334,7 +335,7 @@ class Stream:
         with self._store.transaction("publication"):
             self._store.put_population(tick, model.arrays())
             self._store.put_published(tick, manifest)
-        self._model, self._published, self.new = model, release, self.new + 1
+        self._model, self._published, self.new = model, replace(release), self.new + 1  # without its frames
 
     def _models(self, tick: int) -> Models | None:
         """What was fitted while a tick was drawn, if it is still there."""
