@@ -171,6 +171,16 @@ def test_epochs_are_stepped_at_their_ends_and_their_errors_fall_with_the_budget(
     assert better[100].table_error[1] < 0.6 * found[100].table_error[1]
 
 
+def test_rows_in_epochs_are_forecast_without_what_their_shape_does_not_know() -> None:
+    """Grids of a place lie in each other, and the rows of a shape do not: no fit could come near to them."""
+    config = StreamConfig.from_toml(text_of("places").replace("delta = 1e-09", "delta = 0"))
+    assert config.constraints.groups
+    made = synthesizer_of(config)
+    own = LatentClasses.of(config.schema.columns, np.random.default_rng(0))
+    found = tables.in_epochs(made, own, ticks=[8], events_per_tick=1000)
+    assert found[8].table_error[1] < 0.1 * 8000
+
+
 def test_the_expected_variance_of_epochs_is_that_of_walking_every_tick() -> None:
     mechanism = Epochs(
         workload=Workload.all_up_to(2, sizes=SIZES), budget=Budget(epsilon=1.0, delta=0.0), horizon=None, picks=3

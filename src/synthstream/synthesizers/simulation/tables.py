@@ -286,7 +286,9 @@ def in_epochs(
     scale = max(1.0, max(ticks) * events_per_tick / _most_rows(made.mechanism.workload))
     budget = made.mechanism.budget
     mechanism = replace(made.mechanism, budget=Budget(epsilon=budget.epsilon * scale, delta=budget.delta))
-    made, workload, rng = replace(made, mechanism=mechanism), mechanism.workload, np.random.default_rng(seed)
+    # Rows of the shape know no constraint, and lie in every cell of every grid of a place: nor does their fit.
+    made = replace(made, mechanism=mechanism, how=made.how._replace(groups=()))
+    workload, rng = mechanism.workload, np.random.default_rng(seed)
     state, last, gate = mechanism.init(), None, SeededGate(f"forecast {seed}")
     history: dict[int, Measured] = {}
     models: Models = {}
