@@ -25,6 +25,8 @@ SHADES = 7
 # Series that can be told apart: classes s1 to s6, each with its own dashes.
 MOST_SERIES = 6
 _WIDTH, _HEIGHT = 1000.0, 500.0
+# Of the width of a small chart, in per cent: a letter, and up to where a label stands to the right of its mark.
+_LETTER, _EDGE = 4.0, 4.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,7 +127,7 @@ def line_chart(
     return macro(
         "line",
         series=drawn,
-        x_marks=_marks(x),
+        x_marks=_apart(_marks(x)) if small else _marks(x),
         y_marks=[(100 - place, label) for place, label in _marks(y)],
         x_label=x_label,
         y_label=y_label,
@@ -299,6 +301,23 @@ def shade_of(value: float, bounds: Sequence[float]) -> int:
 
 def _marks(axis: Axis) -> list[tuple[float, str]]:
     return [(round(100 * axis.share(at), 2), label) for at, label in axis.marks]
+
+
+def _apart(marks: Sequence[tuple[float, str]]) -> list[tuple[float, str]]:
+    """Labels below a small chart that do not touch the one before.
+
+    Example:
+        >>> _apart([(0.0, "Jan 2025"), (25.2, "Apr"), (50.7, "Jul")])
+        [(0.0, 'Jan 2025'), (50.7, 'Jul')]
+    """
+    shown, free = list[tuple[float, str]](), 0.0
+    for at, label in marks:
+        wide = _LETTER * len(label)
+        begin = at - wide / (4 if at < _EDGE else 2)
+        if not shown or begin >= free:
+            shown.append((at, label))
+            free = begin + wide + _LETTER
+    return shown
 
 
 def _point(x: Axis, y: Axis, at: float, value: float) -> tuple[float, float]:
