@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -90,6 +91,17 @@ def test_they_cannot_change_under_a_running_stream(tmp_path: Path) -> None:
     for constraints in ("", ALLOWED.replace('["C", 6]', '["C", 6], ["B", 6]')):
         with pytest.raises(StateMismatch, match="other settings: constraints"):
             Stream(config_of(tmp_path, "always", constraints=constraints), gates=exact)
+
+
+def test_what_no_successor_changes_is_not_said_to_be_one_s(tmp_path: Path) -> None:
+    config = config_of(tmp_path, "always")
+    with Stream(config) as stream:
+        stream.release()
+    moved = replace(config, clock=replace(config.clock, timezone="Europe/Rome"))
+    with pytest.raises(StateMismatch, match=r"A successor keeps clock\.timezone, too: .* budget of its own\.$"):
+        Stream(moved)
+    with pytest.raises(StateMismatch, match=r"Or keep the old file, .* `synthstream succeed old\.toml new\.toml`"):
+        Stream(config_of(tmp_path, "always", constraints=""))
 
 
 def test_the_report_counts_impossible_rows(tmp_path: Path) -> None:

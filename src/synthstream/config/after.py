@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Generic, Protocol, TypeVar
@@ -67,6 +67,17 @@ def changed_for_ever(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator
     for key, why in _KEPT.items():
         if old[key] != new[key]:
             yield key, f"{key}: {_both(old[key], new[key])}{why}. Set it back"
+
+
+def kept_for_ever(changed: Iterable[str]) -> list[str]:
+    """Keys that no successor may change, of settings that differ, each as in ``clock.start: was ..., is ...``.
+
+    Example:
+        >>> kept_for_ever(["clock.timezone: was 'UTC', is 'Europe/Rome'", "columns.age.max: was 99, is 120"])
+        ['clock.timezone']
+    """
+    keys = [text.partition(":")[0] for text in changed]
+    return [key for key in keys if key in _KEPT or key.rpartition(".")[0] in ("privacy.unit", "synthesizer.region")]
 
 
 _ONE_UNIT = "one promise for the whole life needs one unit"

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 from weakref import ref
 
+from synthstream.config.after import kept_for_ever
 from synthstream.config.config import StreamConfig
 from synthstream.config.settings import NO_STATE
 from synthstream.errors import ConfigError, StateCorrupt, StateError, StateMismatch, StateRolledBack
@@ -248,6 +249,20 @@ def encodes_otherwise(config: StreamConfig, store: Store) -> bool:
     return store.meta("mechanism") not in {None, synthesizer_of(config).mechanism.fingerprint()}
 
 
+def _instead(changed: Sequence[str]) -> str:
+    """What to do where settings must differ."""
+    if kept := kept_for_ever(changed):
+        return (
+            f"A successor keeps {', '.join(kept)}, too: what must have another one is another stream, with a name, "
+            "state, sink and budget of its own."
+        )
+    return (
+        "Or keep the old file, and write the new settings to a successor's: with [after] in it, `synthstream succeed "
+        "old.toml new.toml` goes on with them, and `synthstream plan new.toml --after old.toml` says before what that "
+        "costs."
+    )
+
+
 def refuse_other_settings(config: StreamConfig, store: Store, identity: Mapping[str, str]) -> None:
     """Raise ``StateMismatch`` unless the state belongs to this configuration and this kind of run."""
     stored = store.meta("config") or "{}"
@@ -264,9 +279,7 @@ def refuse_other_settings(config: StreamConfig, store: Store, identity: Mapping[
             )
         raise StateMismatch(
             f"{config.state} belongs to a stream with other settings: {'; '.join(changed)}. A running stream "
-            "keeps its privacy, clock, schema and synthesizer. Undo the change. Or keep the old file, and write the "
-            "new settings to a successor's: with [after] in it, `synthstream succeed old.toml new.toml` goes on with "
-            "them, and `synthstream plan new.toml --after old.toml` says before what that costs."
+            f"keeps its privacy, clock, schema and synthesizer. Undo the change. {_instead(changed)}"
         )
     for key, value in identity.items():
         if key != "config" and store.meta(key) != value:
