@@ -108,6 +108,8 @@ def test_what_changed(folder: Path) -> None:
     found = say("compare", folder, "ward", "--then", "2026-01-01", "2026-01-05", "--now", "2026-01-03", "2026-01-07")
     assert "The periods overlap: ticks 2 to 3 count in both." in found.stderr
     assert "long" not in found.stderr
+    found = say("compare", folder, "ward", "--then", "2026-01-01", "2026-01-04", "--now", "2026-01-03", "2026-01-06")
+    assert "The periods overlap: tick 2 counts in both." in found.stderr
     assert "measured_...: what passed the gate, and its standard error" in found.stderr
     plain = say("compare", folder, "ward", "--then", *first, "--now", *second, "--csv").stdout
     assert plain.startswith("ward,then,now,difference,measured,stderr,z,beyond_noise\n")

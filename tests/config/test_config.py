@@ -126,6 +126,16 @@ def test_a_path_in_place_of_text_is_told() -> None:
         ('name = "visits"', 'name: "visits"', ["line 1", "After a key stands =, not :"]),
         ("bins = 4", "bins = 4\nmissing = False", ["line 23", "Write true or false, in small letters"]),
         ("start = 2026-01-01", "start = 01.01.2026", ["line 9", "Dates are written as 2026-01-31"]),
+        ("[sink]", '[synthesizer]\nfocus = "age"\n[sink]', ["focus = 'age'", 'write it in brackets, as in ["A", "B"]']),
+        ("min = 0", 'edges = "0, 18"', ["column 'age': edges = '0, 18'", "brackets, as in [0, 18, 65]"]),
+        ("min = 0\nmax = 100\nbins = 4", "edges = [5]", ["column 'age': edges: say where each bin begins, two"]),
+        ("bins = 4", "bins = 4\ndecimal = 2", ["column 'age': decimal: there is no", "Did you mean 'decimals'?"]),
+        ('type = "category"', 'type = "category"\ndecimals = 2', ['It belongs to type = "number".']),
+        ('values = ["A", "B"]', 'categories = ["A", "B"]', ["categories: there is no", "Did you mean 'values'?"]),
+        ("[[columns]]", "[[column]]", ["column: there is no such key here. Did you mean 'columns'?"]),
+        ('every = "1d"', 'interval = "1d"', ["clock.interval: there is no such key here. Did you mean 'every'?"]),
+        ("epsilon = 1.0", "budget = 1.0", ["privacy.budget: there is no such key here. Did you mean 'epsilon'?"]),
+        ("[sink]", '[source]\nkind = "csv"\npath = "x"\ndecimal = ";"\n[sink]', ['must be one of ".", ",".']),
     ],
 )  # fmt: skip
 def test_a_mistake_is_named_with_its_line_and_its_fix(old: str, new: str, says: list[str]) -> None:
@@ -137,6 +147,11 @@ def test_a_mistake_is_named_with_its_line_and_its_fix(old: str, new: str, says: 
 
 def test_a_slip_that_is_not_known_gets_no_hint() -> None:
     assert problem('name = "visits"', 'name "visits"').endswith("(at line 1, column 6)")
+
+
+@pytest.mark.parametrize("wrong", ['edges = [0, 18]\nmax = "99"', "edges = 5", 'edges = ["0", "18"]'])
+def test_what_follows_from_wrong_edges_is_not_said_to_be_missing(wrong: str) -> None:
+    assert "required" not in problem("min = 0\nmax = 100\nbins = 4", wrong)
 
 
 def test_all_mistakes_are_told_at_once() -> None:

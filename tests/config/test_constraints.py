@@ -110,6 +110,7 @@ def test_they_are_pinned_and_nothing_else_changes() -> None:
     [
         (ALLOWED, '"zip"', '"zpi"', ["constraints.0", "in columns, 'zpi' is not a column. Did you mean 'zip'?"]),
         (ALLOWED, '"3", "B"', '"4", "B"', ["allowed: '4' is not a value of 'zip'"]),
+        (ALLOWED, '"3", "B"', '"4", "B"', ["Its values are 1, 2, 3"]),
         (ALLOWED, '["2", "A"], ', "", ["'2' of 'zip' could never be published", "no allowed combination"]),
         (ALLOWED, '["2", "A"]', '["2"]', ["must be a value for each of 'zip', 'city'"]),
         (ALLOWED, '"city"]', '"zip"]', ["'zip' is named twice"]),

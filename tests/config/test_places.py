@@ -208,6 +208,11 @@ def test_a_focus_that_cannot_be_is_refused(settings: str, says: str) -> None:
         read(KIND, number("age", "bins = 4"), f"[synthesizer]\n{settings}\n")
 
 
+def test_a_focus_with_delta_0_is_not_sent_to_refreshes_which_need_delta() -> None:
+    with pytest.raises(ConfigError, match=r'belongs to measure = "always", or to delta above 0\. Leave it out'):
+        read(KIND, number("age", "bins = 4"), "[synthesizer]\nfocus = ['kind']\n", delta=0)
+
+
 def test_a_row_whatever_it_holds_lies_in_one_cell_of_each_table() -> None:
     """So theorem marginals holds for grids as for all tables: they are public partitions of all rows."""
     config = read(KIND, place("views = [1, 2]\ndepth = 3\nwith = ['kind']"))

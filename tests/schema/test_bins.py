@@ -92,7 +92,7 @@ def test_what_decimals_leave_is_what_a_condition_asks_for() -> None:
         ("number", "edges = [0, nan]", "both finite"),
         ("integer", "edges = [0, 1.5]", "edges"),
         ("number", 'edges = ["0", "1"]', "edges"),
-        ("number", "edges = [0]", "required"),
+        ("number", "edges = [0]", "two numbers or more"),
         ("number", 'min = 0\nmax = 9\nbins = 3\nscale = "log"', "a min above 0"),
         ("number", 'min = 1\nmax = 9\nbins = 3\nscale = "exp"', "scale"),
         ("integer", 'min = 1\nmax = 4\nbins = 4\nscale = "log"', "narrower than one whole number"),

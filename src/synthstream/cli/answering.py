@@ -153,7 +153,8 @@ def tell_of_lengths(then: Spanning, now: Spanning) -> None:
     """Say so where two periods overlap, or differ in length."""
     if then.tick >= now.first:
         first = max(then.first, now.first)
-        typer.echo(f"The periods overlap: ticks {first} to {then.tick} count in both.", err=True)
+        ticks = f"ticks {first} to {then.tick} count" if first < then.tick else f"tick {first} counts"
+        typer.echo(f"The periods overlap: {ticks} in both.", err=True)
     old, new = (window.tick - window.first + 1 for window in (then, now))
     if old != new:
         words = f"then is {old} tick{'' if old == 1 else 's'} long, now is {new}: differences follow the lengths, too."

@@ -114,10 +114,10 @@ def _over(config: StreamConfig, over: int, until: datetime | None) -> str:
     if not over:
         return f"No tick is over; the first ends {written(clock.boundary(1))}."
     first, last = (clock.boundary(tick).date().isoformat() for tick in (1, over))
-    words = f"1 tick is over, which ended {first}: it is"
+    words = f"1 tick is over, which ended {first}: it is released at once, whether it has events or not."
     if over > 1:
         words = f"{over:,} ticks are over, of which the first ended {first} and the last {last}: all of them are"
-    words += " released at once, whether they have events or not."
+        words += " released at once, whether they have events or not."
     if until is None and clock.until is None:
         words += " By the machine's clock: where the data end earlier, say so as until in [clock]."
     if over == clock.horizon:

@@ -32,8 +32,12 @@ _VALUES |= {"datetime_type": "a date without quotes, or the number of its part"}
 _EITHER = {"horizon": 'a number of ticks, or "unbounded"', "rows": 'a number of rows, or "total"'}
 
 # Types of columns, and keys, as other programs call them.
-_OTHERWISE = {"float": "number", "double": "number", "decimal": "number", "string": "category", "text": "category"}
-_OTHERWISE |= {"sep": "delimiter", "separator": "delimiter"}
+_TYPES = {"float": "number", "double": "number", "decimal": "number", "string": "category", "text": "category"}
+_KEYS = {"sep": "delimiter", "separator": "delimiter", "interval": "every", "budget": "epsilon", "categories": "values"}
+# What follows from edges.
+_FROM_EDGES = ("min", "max", "bins")
+
+_FEW = "say where each bin begins, two numbers or more, as in [0, 18, 65]; or one number, and max"
 
 # What keys take whose value is a text of a certain form.
 _FORMS = {
@@ -91,7 +95,7 @@ class Problems:
         """What pydantic found; keys that are still to be filled in are not named twice."""
         unfilled = {line for line, _ in self._found}
         either: set[Path] = set()
-        for detail in error.errors():
+        for detail in self._without_what_follows(error.errors()):
             loc = detail["loc"]
             if name := next((name for name in _SEVERAL if name in loc[:-1]), ""):
                 loc = detail["loc"] = loc[: loc.index(name) + 1]
@@ -110,6 +114,22 @@ class Problems:
                 path = (*path, "kind")
             if self._lines.get(path) not in unfilled:
                 self.add(path, self._message(detail, path, tag))
+
+    def _without_what_follows(self, details: Sequence[Any]) -> list[Any]:
+        """What pydantic found, without keys that are missing because those that they follow from are wrong."""
+        split = [(detail, _split(detail["loc"])[0]) for detail in details]
+        lacking = [path[-1] in _FROM_EDGES and (*path[:-1], "edges") in self._lines for _, path in split]
+        lacking = [follows and detail["type"] == "missing" for follows, (detail, _) in zip(lacking, split, strict=True)]
+        wrong = {path[:2] for (_, path), follows in zip(split, lacking, strict=True) if not follows}
+        few: set[Path] = set()
+        found = []
+        for (detail, path), follows in zip(split, lacking, strict=True):
+            if not follows:
+                found.append(detail)
+            elif path[:2] not in wrong | few:
+                few.add(path[:2])
+                self.add((*path[:2], "edges"), f"{self._key((*path[:2], 'edges'), '')}: {_FEW}")
+        return found
 
     def raise_if_any(self) -> None:
         """Raise ``ConfigError`` if a problem was noted."""
@@ -137,19 +157,24 @@ class Problems:
                 where = f"{self._key(path[:-1], '')}: {path[-1]}"
                 return f'{where}: has no effect with kind = "{tag}", whose keys are {knows}'
         if detail["type"] == "extra_forbidden":
-            return f"{key}: there is no such key here.{self._meant(path, known)} Allowed: {', '.join(known)}"
+            meant = self._meant(path, known, section=isinstance(detail["input"], dict | list))
+            return f"{key}: there is no such key here.{meant} Allowed: {', '.join(known)}"
         return self._worded(detail, path, key)
 
     def _worded(self, detail: Any, path: Path, key: str) -> str:
         return _worded(detail, path, key)
 
-    def _meant(self, path: Path, known: Sequence[str]) -> str:
-        """Where a key that is unknown here has its place, or which one may be meant."""
+    def _meant(self, path: Path, known: Sequence[str], *, section: bool) -> str:
+        """Where a key, or section, that is unknown here has its place, or which one may be meant."""
         last = str(path[-1])
         homes = sorted({name.partition(".")[0] for name, keys in self._sections.items() if name and last in keys})
-        near = "" if len(path) == 1 and homes else like(_OTHERWISE.get(last, last), known)
         if last == "op":
             return " It stands at the top of the file, before the first section."
+        if path[0] == "columns" and homes == ["columns"]:
+            types = [name.partition(".")[2] for name, keys in self._sections.items() if last in keys]
+            return f" It belongs to type = {' or '.join(map(_quoted, types))}."
+        asked = _KEYS[last] if _KEYS.get(last) in known else last
+        near = "" if len(path) == 1 and homes and not section else like(asked, known)
         return near or (f" It belongs in {' or '.join(map(_heading, homes))}." if homes else "")
 
     def _name_of(self, column: int) -> str | None:
@@ -205,11 +230,17 @@ def hint_of(text: str, error: str) -> str:
     return next((f". {hint}" for said, form, hint in _SLIPS if re.search(said, error) and re.search(form, line)), "")
 
 
+_LIST = '["A", "B"]'
+
 # What pydantic says of a key, or of a section in other brackets, where a section must be.
 _NO_SECTION = ("model_type", "model_attributes_type", "dict_type", "tuple_type")
 
 # Sections that there may be several of.
 _ARRAYS = ("mirror", "columns", "constraints")
+
+
+def _quoted(word: str) -> str:
+    return f'"{word}"'
 
 
 def _heading(section: str) -> str:
@@ -238,11 +269,15 @@ def _worded(detail: Any, path: Path, key: str) -> str:
         told = detail.get("ctx", {})
         tag, expected = told.get("tag", found), told.get("expected", told.get("expected_tags", ""))
         words = re.findall(r"'([^']+)'", str(expected))
-        return f"{key} = {tag!r}: must be one of {', '.join(words)}.{like(_OTHERWISE.get(str(tag), str(tag)), words)}"
+        signs = not all(word[0].isalnum() for word in words)
+        named = ", ".join(map(_quoted, words) if signs else words)
+        return f"{key} = {tag!r}: must be one of {named}.{like(_TYPES.get(str(tag), str(tag)), words)}"
     hint = {"datetime_type": "; write dates as 2026-01-31, without quotes", "string_type": "; write it in quotes"}.get(
         kind, ""
     )
-    if kind in ("float_type", "int_type") and re.fullmatch(r"'[-+]?[\d.]+(e[-+]?\d+)?'", repr(found)):
+    if kind in ("list_type", "tuple_type"):
+        hint = f"; write it in brackets, as in {'[0, 18, 65]' if last == 'edges' else _LIST}"
+    elif kind in ("float_type", "int_type") and re.fullmatch(r"'[-+]?[\d.]+(e[-+]?\d+)?'", repr(found)):
         hint = "; write it without quotes"
     elif last == "every":
         hint += f', as in "{found}d"'

@@ -146,11 +146,13 @@ class SynthesizerConfig(Section):
                 )
             owner = {"picks": "epochs", "counter": "always", "shares": "always"}
             owner |= {"growth": "epochs"} if measure == "always" else {}
-            owner |= {"focus": "refresh"} if measure == "epochs" else {}
+            owner |= {"focus": "always" if budget.pure else "refresh"} if measure == "epochs" else {}
             for key in sorted(key for key in given if owner.get(key, measure) != measure):
                 when = {"always": "at every tick", "refresh": "at refreshes", "epochs": "once an epoch"}[measure]
+                pure = ", or to delta above 0" if key == "focus" and budget.pure else ""
                 raise ConfigError(
-                    f'{key}: has no effect when tables are measured {when}; it belongs to measure = "{owner[key]}"'
+                    f"{key}: has no effect when tables are measured {when}; it belongs to measure = "
+                    f'"{owner[key]}"{pure}. Leave it out here'
                 )
         elif self.points:
             if budget.pure and self.events_per_tick is not None:

@@ -349,7 +349,7 @@ def _alike(column: Column, cells: Cells) -> Iterator[Finding]:
     found = [(text, values[near], rows) for (text, rows), plain in texts for near in meant(plain, values)]
     if found:
         shown = ", ".join(f"{text!r} like {value!r} ({rows:,})" for text, value, rows in found[:_SHOWN])
-        words = f"{len(found):,} texts that are not on the list look like one that is: {shown}."
+        words = f"Not on the list, but much like a text that is ({len(found):,}): {shown}."
         yield Finding(level=Level.LOOK, about=column.name, words=words)
 
 

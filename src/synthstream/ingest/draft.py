@@ -183,7 +183,12 @@ def _unsaid(source: dict[str, Any]) -> str:
 def _of_file(path: Path, kind: str, codebook: Path | None) -> Codebook:
     """What a file says of its columns."""
     if not path.exists():
-        raise SourceError(f"{path}: No such file. Name one that holds the columns; no row of it is read.")
+        one = (
+            "This is a pattern: name one of its files, as a shell does without quotes"
+            if "*" in path.name
+            else ("Name one that holds the columns")
+        )
+        raise SourceError(f"{path}: No such file. {one}; no row of it is read.")
     if (path / "_delta_log").is_dir():
         raise SourceError(
             f'{path} is a Delta table. Name one of its Parquet files, then say kind = "delta" in [source].'

@@ -310,7 +310,9 @@ def _check_bins(
             "and scale. max says where the last bin ends; left out, the last edge does"
         )
     if any(a >= b for a, b in pairwise(cuts)) or not all(map(math.isfinite, cuts)):
-        raise SchemaError(f"column {name!r}: edges must be finite, and each above the one before")
+        raise SchemaError(
+            f"column {name!r}: edges must be finite, and each above the one before; max lies above the last"
+        )
 
 
 def _geometric(low: float, high: float, bins: int) -> list[float]:
