@@ -675,6 +675,22 @@ def test_a_reader_checks_a_site_as_it_was_fetched(
     for folder in (fetched, fetched / "releases"):
         found = CliRunner().invoke(app, ["verify", str(folder)])
         assert (found.exit_code, found.output.count("no state, only releases")) == (0, 1), found.output
+    for name, says in (
+        ("rows.parquet", "is not that of the newest release, "),
+        ("tables.csv" if kind == "refresh" else "rows.csv", "is not what SHA256SUMS says"),
+        ("explorer.html", "is missing"),
+    ):
+        kept = (fetched / "latest" / name).read_bytes()
+        (fetched / "latest" / name).write_bytes(kept + b"x")
+        if says == "is missing":
+            (fetched / "latest" / name).unlink()
+        found = CliRunner().invoke(app, ["verify", str(fetched)])
+        assert (found.exit_code, found.output.partition("\n")[0][: len(name) + len(says) + 9]) == (
+            1,
+            f"latest: {name} {says}",
+        )
+        assert CliRunner().invoke(app, ["verify", str(fetched / "releases")]).exit_code == 0
+        (fetched / "latest" / name).write_bytes(kept)
     (fetched / "releases/000000/other.csv").write_text("")
     (fetched / "releases/000001/tables.parquet").write_bytes(b"")
     found = CliRunner().invoke(app, ["verify", str(fetched)])

@@ -26,7 +26,8 @@ def verify_command(
 ) -> None:
     """Check chain, ledger, claims and every published file; say what is wrong, and where. Changes nothing.
 
-    Releases can be checked without the state, as their readers do: name their folder, or that of a site.
+    Releases can be checked without the state, as their readers do: name their folder, or that of a site,
+    whose latest/ is checked too.
     The exit status is 1 if anything is wrong, and 2 if there is nothing to check.
 
     Examples:
@@ -37,13 +38,15 @@ def verify_command(
     from synthstream.config.config import load
     from synthstream.publish.addresses import located
     from synthstream.state.folder import is_state
-    from synthstream.stream.verification import verify
+    from synthstream.stream.verification import beside, verify
 
     if config.parts[:1] in (("http:",), ("https:",)):
         raise SystemExit(fail("verify takes a stream.toml or a folder, no address: fetch the releases first."))
     loaded = located(config)[0] if config.is_dir() else load(config)
     here, where = is_state(loaded.state), "" if config.is_dir() else f" in {loaded.state}"
     found = verify(loaded, rebuild=rebuild, progress=partial(bar, doing="checking release"))
+    if config.is_dir():
+        found = found._replace(findings=[*found.findings, *beside(loaded, config)])
     if not here and not found.releases and not found.findings:
         raise SystemExit(fail(f"nothing to verify: there is no state{where}, and there are no releases."))
     if as_json:

@@ -16,6 +16,7 @@ from synthstream.privacy import Ledger
 from synthstream.publish.building import Builder, from_releases
 from synthstream.publish.folder import COPIES, FILES, SERIES, ParquetSink
 from synthstream.publish.outlets import refuse_other_releases, sink_of
+from synthstream.publish.readme import SUMS
 from synthstream.state.folder import is_state
 from synthstream.state.store import Store
 from synthstream.stream.opening import begun, builder_from, encodes_otherwise, refuse_uncut
@@ -24,6 +25,8 @@ from synthstream.synthesizers.assembly import claim_of
 # Wraps a long loop in a progress bar.
 Progress = Callable[[Iterable[int]], Iterable[int]]
 
+# Of a site: the folder whose address stays.
+LATEST = "latest"
 _BACK = "`synthstream recover stream.toml --republish` puts them back"
 
 
@@ -79,6 +82,35 @@ def verify(config: StreamConfig, *, rebuild: bool = False, progress: Progress = 
         if rebuild and not findings:
             findings += _rebuilt(config, sink, found.releases, progress)
     return found._replace(findings=findings)
+
+
+def beside(config: StreamConfig, site: Path) -> list[Fault]:
+    """What is wrong with ``latest/`` of a site, which holds the newest release again; nothing where there is none."""
+    latest, sink = site / LATEST, sink_of(config)
+    if not (latest / SUMS).is_file() or not isinstance(sink, ParquetSink):
+        return []
+    try:
+        last = sink.last()
+        files = {} if last is None else dict(sink.manifest(last.tick).get("files", {}))
+    except (SynthstreamError, LookupError, ValueError, TypeError):
+        return []  # what is wrong with the releases is told with them
+    if last is None:
+        return []
+    said = dict[str, str]()
+    for line in (latest / SUMS).read_text(encoding="utf-8", errors="replace").splitlines():
+        digest, _, name = line.partition("  ")
+        said[name] = digest
+    newest = files | {"manifest.json": sink.fingerprint(last.tick)}
+    there = {path.name: path for path in latest.iterdir() if path.is_file()}
+    findings = []
+    for name in sorted(said.keys() | newest.keys()):
+        if name not in there:
+            findings.append(f"{name} is missing")
+        elif (found := hashlib.sha256(there[name].read_bytes()).hexdigest()) != newest.get(name, found):
+            findings.append(f"{name} is not that of the newest release, {sink.place(last.tick).name}")
+        elif found != said.get(name):
+            findings.append(f"{name} is not what {SUMS} says")
+    return [Fault(LATEST, what) for what in findings]
 
 
 def published(config: StreamConfig, sink: ParquetSink, *, progress: Progress = iter) -> list[Fault]:
