@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import stat
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -184,6 +185,28 @@ def test_a_start_that_is_years_too_early_is_told(tmp_path: Path) -> None:
     found = told(tmp_path, toml(horizon=800).replace("start = 2026-01-01", "start = 2025-01-01"), rows())
     assert found.verdict is Level.STOP
     assert "[clock] start: 395 ticks are over and would be released at once; the first 365 of them" in words(found)
+
+
+def test_files_that_would_count_twice_are_told_until_they_are_retired(tmp_path: Path) -> None:
+    (tmp_path / "stream.toml").write_text(toml(until="2026-01-11"))
+    for name in ("rows-0.csv", "rows-1.csv"):
+        rows().write_csv(tmp_path / name)
+
+    def said() -> str:
+        return synthstream("check", "stream.toml", cwd=tmp_path).stdout
+
+    assert "rows-1.csv has the same bytes as" in said()
+    (tmp_path / "rows-1.csv").unlink()
+    assert "same bytes" not in said()
+    synthstream("run", "stream.toml", "--yes", cwd=tmp_path)
+    shutil.copy(tmp_path / "rows-0.csv", tmp_path / "rows-2.csv")
+    assert f"{tmp_path / 'rows-2.csv'} has the same bytes as {tmp_path / 'rows-0.csv'}: its rows" in said()
+    (tmp_path / "rows-0.csv").unlink()
+    assert "look at this: [source]: 1 file(s) that were counted are gone, such as rows-0.csv. One that" in said()
+    assert synthstream("source", "retire", "stream.toml", "rows-0.csv", cwd=tmp_path).returncode == 0
+    assert "are gone" not in said()
+    (tmp_path / "rows-2.csv").unlink()
+    assert "no new file" in said()
 
 
 def test_a_file_that_comes_late_is_told_before_it_is_counted(tmp_path: Path) -> None:

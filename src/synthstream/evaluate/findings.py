@@ -215,6 +215,7 @@ def _files(config: StreamConfig, looked: Looked) -> Iterator[Finding]:
     for finding, (path, *more) in same.items():
         named = f"{path} (and {len(more):,} more)" if more else str(path)
         yield replace(finding, words=finding.words.replace("\0", named))
+    yield from (Finding(level=Level.LOOK, about="[source]", words=words) for words in looked.twice)
     if (looked.files or looked.frames) and not looked.rows.count:
         what, about = ("these files", "[source]") if looked.files else ("it", "frame")
         yield Finding(level=Level.STOP, about=about, words=f"There is no row in {what}.")
@@ -365,9 +366,8 @@ def _points(config: StreamConfig, looked: Looked) -> Iterator[Finding]:
 def _signs(config: StreamConfig, looked: Looked) -> Iterator[Finding]:
     odd = looked.rows.signs.empty + looked.rows.signs.unread
     if config.op is not None and odd:
-        words = (
-            f"{odd:,} rows are neither 1 nor -1, and would add an event: {texts_of(looked.rows.signs.odd) or 'empty'}."
-        )
+        said = texts_of(looked.rows.signs.odd) or "empty"
+        words = f"{odd:,} rows are neither 1 nor -1, and would add an event: {said}."
         yield Finding(level=Level.LOOK, about=f"op = {config.op!r}", words=words)
 
 

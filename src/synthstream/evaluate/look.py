@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import codecs
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
@@ -21,17 +20,15 @@ from synthstream.config.config import StreamConfig
 from synthstream.config.sources import DeltaConfig
 from synthstream.errors import ConfigError, FileDamaged, SchemaError
 from synthstream.evaluate.formats import alike, nobody, texts_of
+from synthstream.evaluate.twice import Files, files_in, twice
 from synthstream.ingest.counting import columns_of, encode, file_of, files_of, in_threads
 from synthstream.ingest.delta import DeltaSource
-from synthstream.ingest.filenames import FileNames, item_of
 from synthstream.ingest.files import FileSource
 from synthstream.schema.clock import Clock
 from synthstream.schema.coercion import Frame, numbers, polars_frame, slices, texts
 from synthstream.schema.columns import Category, Column, Mask
 from synthstream.schema.coordinates import Coordinate
 from synthstream.schema.schema import Schema
-from synthstream.state.looking import to_look_at
-from synthstream.state.store import Store
 from synthstream.workload import THREADS, IntArray
 
 _CHUNK = 250_000
@@ -127,6 +124,7 @@ class Looked:
         frames: how many were looked at.
         refused: those that cannot be, with what stands against them, and the first line of each.
         encodings: of CSV files that are not UTF-8: what their bytes look like, as ``stream.toml`` names it, or UTF-16.
+        twice: what to say of files that may be others under a second name.
         known: number of files of the source that were counted before.
     """
 
@@ -134,6 +132,7 @@ class Looked:
     files: tuple[Path, ...]
     refused: dict[Path, tuple[str, str]]
     encodings: dict[Path, str]
+    twice: tuple[str, ...] = ()
     known: int = 0
     frames: int = 0
 
@@ -172,9 +171,10 @@ def look(
     """
     if config.log is not None and config.log.of_changes:
         config = replace(config, op=None)  # what somebody has are files of the table, which say nothing of changes
-    found, read, frames = Rows(), list[Path](), 0
+    found, read, full, frames = Rows(), list[Path](), list[Path](), 0
     refused, encodings = dict[Path, tuple[str, str]](), dict[Path, str]()
-    new, known = (list(said), 0) if said else _not_counted(config)
+    files = Files([], [], []) if said else _of_source(config)
+    new = list(said) or list[Path | Frame](files.new)
     for path in progress(new):
         if not isinstance(path, Path):
             found, frames = found + _all_of(config, None, slices(path, _CHUNK)), frames + 1
@@ -186,39 +186,37 @@ def look(
             refused[path] = (str(error), _first_line(path))
             continue
         found, read = found + total, [*read, path]
+        full += [path] if total.count else []
         plain = path.suffix == ".csv" and source.dialect.encoding == "utf-8"
         if plain and (encoding := encoding_of(path)) is not None:
             encodings[path] = encoding
-    return Looked(rows=found, files=tuple(read), refused=refused, encodings=encodings, known=known, frames=frames)
+    return Looked(
+        rows=found,
+        files=tuple(read),
+        refused=refused,
+        encodings=encodings,
+        twice=() if said else tuple(twice(config, full, files)),
+        known=len(files.known),
+        frames=frames,
+    )
 
 
 def _all_of(config: StreamConfig, source: FileSource | None, chunks: Iterator[Frame]) -> Rows:
     return sum(in_threads(partial(rows_of, config, source), chunks, threads=THREADS), start=Rows())
 
 
-def _not_counted(config: StreamConfig) -> tuple[list[Path], int]:
-    """Files of the source whose names the state does not know, and how many it knows."""
-    source, own = files_of(config), config.source
+def _of_source(config: StreamConfig) -> Files:
+    """Files of the source, by what the state knows of their names."""
+    source = files_of(config)
     if isinstance(config.log, DeltaConfig):
         table = DeltaSource(config.log, ())
         raise ConfigError(
             f"{config.name} reads a Delta table: name those of its files to look at, as in "
             f"synthstream check stream.toml {config.log.path}/{table.pattern()}."
         )
-    if source is None or own is None:
+    if source is None or config.source is None:
         raise ConfigError(f"{config.name} has no files in [source]: name those to look at, such as an export.")
-    files, names = source.files(), FileNames(source=own, base=config.base)
-    store = to_look_at(config.state)
-    if store is None:
-        return files, 0
-    with closing(store):
-        counted = {name for path in files for name in (names.of(path), *names.formerly(path)) if _knows(store, name)}
-    new = [path for path in files if counted.isdisjoint((names.of(path), *names.formerly(path)))]
-    return new, len(files) - len(new)
-
-
-def _knows(store: Store, name: str) -> bool:
-    return store.ingested(item_of(name)) is not None
+    return files_in(config, source)
 
 
 def rows_of(config: StreamConfig, source: FileSource | None, chunk: Frame) -> Rows:
