@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from contextlib import nullcontext
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -121,6 +122,13 @@ def test_signs_are_part_of_the_numbers_a_stream_begins_with() -> None:
     )
     assert plain.fingerprint() != signed.fingerprint()
     assert signed.claim().fits(PURE)
+
+
+def test_rows_of_either_sign_are_counted_from_edition_2_on_if_there_are_two() -> None:
+    for signed, edition in itertools.product((False, True), get_args(Edition)):
+        m = replace(mechanism(edition=edition), unit=Unit(signed=signed))
+        assert m.running.size == 1 + (signed and edition > 1)
+        assert m.running.tolist() == [m.total_multiplier] * m.running.size
 
 
 def test_what_is_measured_when() -> None:

@@ -15,7 +15,7 @@ import pytest
 from synthstream.kernel.epochs import Epochs
 from synthstream.kernel.gate import Gate
 from synthstream.measured import Measured
-from synthstream.privacy import Neighbours, Unit
+from synthstream.privacy import Budget, Neighbours, Unit
 from synthstream.synthesizers.contract import DrawTarget
 from synthstream.synthesizers.epochs import InEpochs
 from synthstream.synthesizers.simulation import tables
@@ -465,6 +465,41 @@ def test_parts_of_an_epoch_are_even_and_their_number_is_asked_for_once(number: i
     assert len(plan.asked) == sum(m.times.begin(tick) == tick for tick in range(27))
 
 
+@dataclass
+class Told(Fixed):
+    """Notes what a plan is told of each epoch that ends."""
+
+    events: list[tuple[float, ...]] = field(default_factory=list)
+    whole: list[bool] = field(default_factory=list)
+
+    def number(self, scales: Mapping[int, FloatArray], events: float, shown: FloatArray, *, whole: bool) -> int:
+        self.events.append((events,))
+        self.whole.append(whole)
+        return 2
+
+    def guess(self, events: float, singles: FloatArray) -> FloatArray:
+        self.events[-1] += (events, float(singles.sum()))
+        return uniform(self.workload, events)
+
+    def shown(
+        self, found: Mapping[int, FloatArray], guessed: FloatArray, scales: FloatArray, events: float
+    ) -> FloatArray:
+        self.events[-1] += (events, *(float(table.sum()) for table in found.values()))
+        return np.zeros(3)
+
+
+@pytest.mark.parametrize("pieces", [1, 2])
+def test_a_plan_is_told_of_the_epoch_that_ends_and_of_nothing_before_it(pieces: int) -> None:
+    m, plan = Epochs(workload=FOUR, budget=PURE, horizon=TICKS), Told(pieces=pieces, workload=FOUR)
+    run(m, [FOUR.count(np.zeros((10, 4), dtype=np.int32))] * TICKS, ExactGate(), plan)
+    lengths = np.diff([0, *m.times.ended(TICKS)]).tolist()
+    # Of single columns what the last part counts is told, four tables of it; two larger tables count the whole epoch.
+    assert plan.events == [
+        (10.0 * n, 10.0 * n, 40.0 * max(n // pieces, 1), 10.0 * n, 10.0 * n, 10.0 * n) for n in lengths
+    ]
+    assert plan.whole == [pieces == 1 or n == 1 for n in lengths]
+
+
 def test_equal_rows_that_come_as_one_are_as_many_rows_of_either_sign() -> None:
     m = mechanism(signed=True)
     together, apart = counted(m, ROWS[:2], [3, -2]), counted(m, [*ROWS[:1] * 3, *ROWS[1:2] * 2], [1, 1, 1, -1, -1])
@@ -490,17 +525,27 @@ def test_signed_tables_of_one_column_are_no_staler_than_a_tenth_of_all_rows() ->
     assert sum(open_rows == 0 for open_rows, _ in stale) < 60
 
 
-def test_a_part_of_signed_events_ends_where_rows_stand_out_of_their_noise_and_are_a_tenth_more() -> None:
-    m = mechanism(signed=True)
-    assert (m.times.span(9), m.times.part_ends(9, 1)) == ((8, 12), False)
-    one, now = (m.counter.variance(tick, multiplier=float(m.running[1])) for tick in (7, 9))
-    shared = m.counter.covariance(7, 9, multiplier=float(m.running[1]))
-    noise = 3 * float(np.sqrt(one + now - 2 * shared))
-    assert noise > 10
-    for before, least in ((20.0, noise), (30 * noise, 3 * noise)):
-        state = m.init() | {"part": np.array(8), "rows": np.array(before)}
-        ends = [m._part_ends(state, 9, np.array([0.0, before + least * by])) for by in (0.999, 1.001)]
-        assert ends == [False, True]
+@pytest.mark.parametrize(("epsilon", "gate"), [(1.0, SeededGate(0)), (100.0, ExactGate())])
+def test_parts_of_signed_events_end_where_the_theorem_says(epsilon: float, gate: Gate) -> None:
+    """By the rows of either sign as they were released, and by how far off their difference may be."""
+    m = mechanism(signed=True, horizon=200, budget=Budget(epsilon=epsilon, delta=0.0))
+    state, begun, ended, early, rng = m.init(), 0, 0.0, 0, np.random.default_rng(0)
+    counter, multiplier, a_tenth = m.counter, float(m.running[-1]), 0
+    for tick in range(200):
+        counts = counted(m, [ROWS[0]] * 40 + [ROWS[7]] * 40, rng.choice([1, -1], 80).tolist())
+        state, measured = m.step(state, counts, gate, Fixed())
+        noise = counter.variance(tick, multiplier=multiplier)
+        if begun:
+            noise += counter.variance(begun - 1, multiplier=multiplier)
+            noise -= 2 * counter.covariance(begun - 1, tick, multiplier=multiplier)
+        more, ends = (measured.rows or 0.0) - ended, m.times.ends(tick)
+        beyond = more > max(ended / 10, 3 * noise**0.5)
+        assert (len(measured.values) > 1) == (ends or beyond)
+        early, a_tenth = early + (beyond and not ends), a_tenth + (more == ended / 10 > 3 * noise**0.5 and not ends)
+        if ends or beyond:
+            begun, ended = tick + 1, measured.rows or 0.0
+    assert early > 9
+    assert bool(a_tenth) == (epsilon > 1)  # no more than a tenth: the part goes on
 
 
 def test_a_plan_of_releases_survives_the_store() -> None:

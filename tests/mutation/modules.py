@@ -8,7 +8,11 @@ _COUNTERS = (
     "tests/kernel/test_marginals.py",
     "tests/kernel/test_participation.py",
 )
-_TABLES = ("tests/kernel/test_strategies.py", "tests/kernel/test_marginals.py", "tests/kernel/test_refreshed.py")
+_STRATEGIES = "tests/kernel/test_strategies.py"
+_TABLES = (_STRATEGIES, "tests/kernel/test_marginals.py", "tests/kernel/test_refreshed.py")
+# Tests that plant bugs of their own tell no others.
+_EPOCHS = (_STRATEGIES, "tests/kernel/test_epochs.py", "tests/kernel/test_parts.py", "-k", "not bug")
+_POINTS = ("tests/kernel/test_points.py", "tests/kernel/test_turnstile.py", "-k", "not bug")
 _PRIVACY = ("tests/vocabulary/test_privacy_edges.py", "tests/vocabulary/test_privacy.py")
 _PERSONS = ("tests/ingest/test_contributions.py", "tests/stream/test_persons.py")
 
@@ -24,8 +28,12 @@ MODULES: dict[str, tuple[str, ...]] = {
     "kernel/choosing.py": ("tests/kernel/test_choosing.py",),
     "kernel/spending.py": ("tests/kernel/test_participation.py", *_TABLES, "tests/kernel/test_ledger.py"),
     "kernel/tables.py": _TABLES,
+    "kernel/epochs.py": _EPOCHS,
+    "kernel/points.py": _POINTS,
+    "kernel/turnstile.py": ("tests/kernel/test_turnstile.py", "-k", "not bug"),
     **{f"kernel/counters/{name}.py": _COUNTERS for name in ("__init__", "base", "written")},
-    **{f"kernel/counters/{name}.py": _of(name) for name in ("kary", "blt", "restarted")},
+    "kernel/counters/kary.py": (_STRATEGIES, *_of("kary or arity")),
+    **{f"kernel/counters/{name}.py": _of(name) for name in ("blt", "restarted")},
     "papers/counters/spans.py": _of("block or binary or hybrid"),
     "papers/counters/nodes.py": _COUNTERS,
     "papers/counters/sparse.py": ("tests/papers/test_hypercube.py",),
