@@ -129,6 +129,7 @@ def test_rows_of_either_sign_are_counted_from_edition_2_on_if_there_are_two() ->
         m = replace(mechanism(edition=edition), unit=Unit(signed=signed))
         assert m.running.size == 1 + (signed and edition > 1)
         assert m.running.tolist() == [m.total_multiplier] * m.running.size
+        assert ("rows" in m.init()) == (edition > 1)
 
 
 def test_what_is_measured_when() -> None:

@@ -16,11 +16,12 @@ from synthstream.kernel.epochs import Epochs
 from synthstream.kernel.gate import Gate
 from synthstream.measured import Measured
 from synthstream.privacy import Budget, Neighbours, Unit
+from synthstream.strategies.shares import EpochShares
 from synthstream.synthesizers.contract import DrawTarget
 from synthstream.synthesizers.epochs import InEpochs
 from synthstream.synthesizers.simulation import tables
 from synthstream.synthesizers.simulation.seeded import SeededGate
-from synthstream.workload import CodeArray, FloatArray, IntArray, Workload
+from synthstream.workload import Candidates, CodeArray, FloatArray, IntArray, Workload
 from tests.support.epochs import PURE, WORKLOAD, uniform
 from tests.support.gates import ExactGate, ReplayingGate, TraceMismatch, TracingGate, path_cost
 
@@ -334,6 +335,16 @@ def test_the_fingerprint_covers_every_number_there_may_be(monkeypatch: Patch) ->
         assert other.fingerprint() != before
 
 
+@pytest.mark.parametrize("edition", get_args(Edition))
+def test_the_fingerprint_covers_when_parts_end(edition: Edition, monkeypatch: Patch) -> None:
+    m = Epochs(workload=FOUR, budget=PURE, horizon=TICKS, edition=edition)
+    before = m.fingerprint()
+    for name in ("_MOST_PARTS", "_TENTH", "_BEYOND"):
+        with monkeypatch.context() as patch:
+            patch.setattr(f"synthstream.kernel.epochs.{name}", 7)
+            assert (m.fingerprint() != before) == (edition > 1)
+
+
 def test_the_claim_is_that_of_the_dearest_number() -> None:
     for dear in range(1, 7):
         m = Epochs(workload=FOUR, budget=PURE, horizon=TICKS)
@@ -378,10 +389,42 @@ def test_which_numbers_there_may_be_is_known_beforehand(picks: int | None, numbe
     assert (m.open_to, "shown" in m.init()) == (numbers, len(numbers) > 1)
 
 
+@pytest.mark.parametrize("neighbours", ["add-remove", "replace-one"])
+@pytest.mark.parametrize("columns", [1, 2, 3, 5, 9])
+def test_whatever_number_is_measured_the_budget_is_spent_and_no_more(columns: int, neighbours: Neighbours) -> None:
+    workload = Workload.all_up_to(2, sizes=(2, 3, 4)[: min(columns, 3)] + (2,) * (columns - 3))
+    for signed in (False, True):
+        m = Epochs(workload=workload, budget=PURE, horizon=TICKS, neighbours=neighbours, unit=Unit(signed=signed))
+        assert 1 - 1e-9 < float(m.claim().pure or 0) <= 1
+
+
+def test_the_claim_counts_a_part_at_the_price_of_the_largest_number(monkeypatch: Patch) -> None:
+    """Its tables of one column are measured before a smaller number can be named, and with the noise of the largest."""
+    singles, larger = (np.where(FOUR.order == order, 1.0, 0.0) for order in (1, 2))
+    for dear, claimed in ((0.1, 0.1 + 0.4 + 0.05 + 0.5), (0.2, 0.1 + 0.8 + 0.05 + 0.5)):
+        shares = {1: EpochShares(0.1, 0.05, 0.1 * singles + 0.5 * larger)}
+        shares |= {6: EpochShares(0.1, 0.0, dear * singles + 0.01 * larger)}
+        monkeypatch.setattr("synthstream.kernel.epochs.in_epochs", lambda *_, found=shares, **__: found)
+        m = Epochs(workload=FOUR, budget=PURE, horizon=TICKS)
+        assert float(m.claim().pure or 0) == pytest.approx(claimed)
+        tracing = TracingGate(ExactGate())
+        run(m, [FOUR.count(np.zeros((9, 4), dtype=np.int32))] * TICKS, tracing, Told(pieces=2, workload=FOUR))
+        drawn = [call for call in tracing.trace if call.kind == "laplace" and call.value.size == 2]
+        assert {round(1 / float(np.max(call.scale)), 6) for call in drawn} == {0.1, dear}
+
+
 def test_what_an_epoch_showed_is_kept_for_the_next() -> None:
     m = Epochs(workload=FOUR, budget=PURE, horizon=TICKS)
     state, _ = m.step(m.init(), FOUR.count(np.zeros((50, 4), dtype=np.int32)), SeededGate("0"), Adaptive(workload=FOUR))
     assert state["shown"][0] in m.open_to
+
+
+def test_two_numbers_are_open_where_there_are_two_larger_tables() -> None:
+    two = Workload(sizes=(2, 2, 2), marginals=((), (0,), (0, 1), (1, 2)))
+    m, plan = Epochs(workload=two, budget=PURE, horizon=1), Told(workload=two)
+    assert m.open_to == (1, 2)
+    run(m, [two.count(np.zeros((9, 3), dtype=np.int32))], ExactGate(), plan)
+    assert plan.showed == [[0.0] * 3]
 
 
 def test_a_plan_is_told_the_events_of_the_epoch_alone() -> None:
@@ -417,6 +460,21 @@ def test_a_plan_is_told_the_events_of_the_epoch_alone() -> None:
     assert all(guessed > events for (_, guessed, _), events in zip(told, expected, strict=True))
 
 
+def test_choices_expect_the_noise_that_is_drawn(monkeypatch: Patch) -> None:
+    honest, seen = Candidates.expected_distances, list[FloatArray]()
+
+    def noted(self: Candidates, guess: FloatArray, noise: FloatArray, **how: Any) -> Any:
+        seen.append(noise)
+        return honest(self, guess, noise, **how)
+
+    monkeypatch.setattr(Candidates, "expected_distances", noted)
+    m = Epochs(workload=FOUR, budget=PURE, horizon=TICKS)
+    run(m, [FOUR.count(np.zeros((9, 4), dtype=np.int32))] * TICKS, ExactGate(), Told(workload=FOUR))
+    assert len(seen) == 2 * len(m.times.ended(TICKS))
+    for noise in seen:  # the mean size of Laplace noise is its scale
+        assert noise == pytest.approx(m.scales[2][m.order == 2], rel=1e-3)
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_the_noise_of_a_table_is_told_as_it_was_drawn(seed: int) -> None:
     m = Epochs(workload=FOUR, budget=PURE, horizon=TICKS)
@@ -428,6 +486,8 @@ def test_the_noise_of_a_table_is_told_as_it_was_drawn(seed: int) -> None:
     for measured in found:
         for q in np.flatnonzero(measured.workload.order > 0):
             assert measured.variance[q] == pytest.approx(m.counter.noise_variance(next(drawn)))
+        total = m.counter.variance(measured.tick, multiplier=m.total_multiplier)
+        assert measured.variance[measured.workload.place[()]] == total
     assert next(drawn, None) is None
 
 
@@ -446,7 +506,14 @@ class Fixed(Adaptive):
 
 
 @pytest.mark.parametrize(
-    ("number", "ends"), [(1, [11, 17, 26]), (2, [11, 14, 17, 22, 26]), (9, [11, 13, 14, 16, 17, 20, 22, 24, 26])]
+    ("number", "ends"),
+    [
+        (-3, [11, 17, 26]),
+        (0, [11, 17, 26]),
+        (1, [11, 17, 26]),
+        (2, [11, 14, 17, 22, 26]),
+        (9, [11, 13, 14, 16, 17, 20, 22, 24, 26]),
+    ],
 )
 def test_parts_of_an_epoch_are_even_and_their_number_is_asked_for_once(number: int, ends: list[int]) -> None:
     m, plan, found = mechanism(horizon=None), Fixed(pieces=number), list[int]()
@@ -465,27 +532,37 @@ def test_parts_of_an_epoch_are_even_and_their_number_is_asked_for_once(number: i
     assert len(plan.asked) == sum(m.times.begin(tick) == tick for tick in range(27))
 
 
+@pytest.mark.parametrize("edition", get_args(Edition))
+def test_parts_are_asked_for_from_edition_2_on(edition: Edition) -> None:
+    m, plan = mechanism(edition=edition), Fixed(pieces=2)
+    found = run(m, background(m), ExactGate(), plan)
+    assert bool(plan.asked) == (edition > 1)
+    assert any(len(measured.workload.marginals) == 4 for measured in found) == (edition > 1)
+
+
 @dataclass
 class Told(Fixed):
     """Notes what a plan is told of each epoch that ends."""
 
     events: list[tuple[float, ...]] = field(default_factory=list)
     whole: list[bool] = field(default_factory=list)
+    showed: list[list[float]] = field(default_factory=list)
 
     def number(self, scales: Mapping[int, FloatArray], events: float, shown: FloatArray, *, whole: bool) -> int:
         self.events.append((events,))
         self.whole.append(whole)
+        self.showed.append(shown.tolist())
         return 2
 
     def guess(self, events: float, singles: FloatArray) -> FloatArray:
-        self.events[-1] += (events, float(singles.sum()))
+        self.events[-1] += (events, *singles.tolist())
         return uniform(self.workload, events)
 
     def shown(
         self, found: Mapping[int, FloatArray], guessed: FloatArray, scales: FloatArray, events: float
     ) -> FloatArray:
         self.events[-1] += (events, *(float(table.sum()) for table in found.values()))
-        return np.zeros(3)
+        return np.full(3, float(len(self.events)))
 
 
 @pytest.mark.parametrize("pieces", [1, 2])
@@ -495,9 +572,21 @@ def test_a_plan_is_told_of_the_epoch_that_ends_and_of_nothing_before_it(pieces: 
     lengths = np.diff([0, *m.times.ended(TICKS)]).tolist()
     # Of single columns what the last part counts is told, four tables of it; two larger tables count the whole epoch.
     assert plan.events == [
-        (10.0 * n, 10.0 * n, 40.0 * max(n // pieces, 1), 10.0 * n, 10.0 * n, 10.0 * n) for n in lengths
+        (10.0 * n, 10.0 * n, *[10.0 * max(n // pieces, 1), 0.0] * 4, 10.0 * n, 10.0 * n, 10.0 * n) for n in lengths
     ]
     assert plan.whole == [pieces == 1 or n == 1 for n in lengths]
+    assert plan.showed == [[float(k)] * 3 for k in range(len(lengths))]
+
+
+def test_a_plan_is_told_of_events_and_not_of_rows_of_either_sign() -> None:
+    for signs, told in (([1] * 7 + [-1] * 3, 4.0), ([], 0.0), ([-1], -1.0)):
+        m = Epochs(workload=FOUR, budget=PURE, horizon=TICKS, unit=Unit(signed=True))
+        made, plan = InEpochs(mechanism=m), Told(workload=FOUR)
+        counts = made.count(np.zeros((len(signs), 4), dtype=np.int32), np.array(signs, dtype=np.int64))
+        run(m, [counts.dense(made.cells)] * TICKS, ExactGate(), plan)
+        for n, events in zip(np.diff([0, *m.times.ended(TICKS)]), plan.events, strict=True):
+            assert events[0] == events[1] == max(told * n, 1.0)
+            assert events[10] == told * n
 
 
 def test_equal_rows_that_come_as_one_are_as_many_rows_of_either_sign() -> None:
@@ -525,14 +614,14 @@ def test_signed_tables_of_one_column_are_no_staler_than_a_tenth_of_all_rows() ->
     assert sum(open_rows == 0 for open_rows, _ in stale) < 60
 
 
-@pytest.mark.parametrize(("epsilon", "gate"), [(1.0, SeededGate(0)), (100.0, ExactGate())])
-def test_parts_of_signed_events_end_where_the_theorem_says(epsilon: float, gate: Gate) -> None:
+@pytest.mark.parametrize(("epsilon", "gate", "some"), [(1.0, SeededGate(0), 80), (1000.0, ExactGate(), 1)])
+def test_parts_of_signed_events_end_where_the_theorem_says(epsilon: float, gate: Gate, some: int) -> None:
     """By the rows of either sign as they were released, and by how far off their difference may be."""
     m = mechanism(signed=True, horizon=200, budget=Budget(epsilon=epsilon, delta=0.0))
     state, begun, ended, early, rng = m.init(), 0, 0.0, 0, np.random.default_rng(0)
     counter, multiplier, a_tenth = m.counter, float(m.running[-1]), 0
     for tick in range(200):
-        counts = counted(m, [ROWS[0]] * 40 + [ROWS[7]] * 40, rng.choice([1, -1], 80).tolist())
+        counts = counted(m, [ROWS[0]] * some, rng.choice([1, -1], some).tolist())
         state, measured = m.step(state, counts, gate, Fixed())
         noise = counter.variance(tick, multiplier=multiplier)
         if begun:
