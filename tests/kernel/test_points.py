@@ -230,6 +230,44 @@ def test_a_plan_that_is_none_is_refused_before_any_draw(opening: EpochPlan) -> N
     assert not gate.trace
 
 
+def test_a_level_that_is_measured_once_is_measured_at_the_end() -> None:
+    """Its part of the budget is kept from the end, and nothing is read of it before."""
+    planner = Hostile(dimension=1)
+    object.__setattr__(planner, "opening", planned([2**18, 2**8], [1, 2]))
+    points = replace(mechanism(0.1, neighbours="replace-one"), schedule=planner)
+    history = drawn(points, [[(k % 8, 1) for k in range(40)], *([(k % 8, 1)] for k in range(10))], ExactGate())
+    assert [m.closing for m in history] == [True, *[False] * 10]
+    assert {block.level for m in history[1:] for block in m.blocks} == {1}
+
+
+def test_an_epoch_is_planned_for_twice_the_events_before_it() -> None:
+    """A level for each doubling, and two more where nodes are planned by themselves."""
+    asked = []
+
+    class Noting(Schedule):
+        def within(self, shape: Shape, events: float, depth: int, scale: float) -> EpochPlan:
+            asked.append((events, depth))
+            return super().within(shape, events, depth, scale)
+
+    box = Partition(dimension=1, depth=20)
+    points = replace(mechanism(partition=box), schedule=Noting(dimension=1))
+    for begun, depth in ((0.0, 0), (1.0, 3), (1000.0, 12), (1024.0, 13), (1e9, 20)):
+        points.planned(points.init() | {"begun": np.array(begun)}, Shape(np.ones(1), 0.0))
+        assert asked[-1] == (points.times.length(begun), depth)
+
+
+@pytest.mark.parametrize("neighbours", ["add-remove", "replace-one"])
+@pytest.mark.parametrize("delta", [0.0, 1e-9])
+def test_the_claim_names_the_least_variance_of_any_draw(delta: float, neighbours: Neighbours) -> None:
+    """That of a reading at an end that has all of an epoch's budget."""
+    planner, gate = Hostile(dimension=1), TracingGate(ExactGate())
+    object.__setattr__(planner, "wanted", lambda left: left if left[0] == WHOLE else 0 * left)
+    points = replace(mechanism(delta=delta, neighbours=neighbours), schedule=planner)
+    drawn(points, [[(c, 1) for c in range(8)] * 9], gate)
+    least = min(Fraction(float(np.min(call.scale))) ** 2 for call in gate.trace)
+    assert points.claim().least == (least if delta else None)
+
+
 @pytest.mark.parametrize("closing", [np.array([]), np.full(9, math.nan), np.full(1, 2**40), np.full(9, 2.0**8)])
 def test_an_end_that_is_none_is_refused_before_the_epoch_is_measured(closing: Any) -> None:
     planner = Hostile(dimension=1, kind="fixed")
@@ -293,6 +331,28 @@ def test_a_node_that_is_given_up_is_not_asked_for_again() -> None:
     again = TreeMeasured.unpack(0, measured.pack())
     assert [block.nodes.tolist() for block in again.blocks if block.nodes is not None] == [[0]] * len(shown)
     assert all(np.array_equal(a, b) for a, b in zip(again.numbers(), measured.numbers(), strict=True))
+
+
+@pytest.mark.parametrize(
+    ("at_once", "expected"), [((2, 1), [(3, 2, 1), (1, 1, 1)]), ((1, 2), [(3, 1, 2), (2, 2, 2)]), ((3, 1), [(3, 3, 1)])]
+)
+def test_a_planner_is_told_how_many_levels_are_read_together_here_and_below(
+    at_once: tuple[int, int], expected: list[tuple[int, int, int]]
+) -> None:
+    asked = []
+
+    class First(Hostile):
+        def at_once(self, events: float, scale: float) -> tuple[int, int]:
+            return at_once
+
+        def nodes(self, mass: FloatArray, left: IntArray, depth: int, scale: float, joint: int, below: int) -> IntArray:
+            asked.append((depth, joint, below))
+            return np.full(left.size, LEAST)
+
+    points = replace(mechanism(), schedule=First(dimension=1))
+    (measured,) = drawn(points, [[(c, 1) for c in range(8)] * 9], ExactGate())
+    assert asked == expected
+    assert [block.level for block in measured.blocks if block.level != NUMBER] == [0, 1, 2]
 
 
 def test_an_answer_about_one_node_is_not_taken_for_another(tmp_path: Path) -> None:
