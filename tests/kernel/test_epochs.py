@@ -124,12 +124,11 @@ def test_signs_are_part_of_the_numbers_a_stream_begins_with() -> None:
     assert signed.claim().fits(PURE)
 
 
-def test_rows_of_either_sign_are_counted_from_edition_2_on_if_there_are_two() -> None:
-    for signed, edition in itertools.product((False, True), get_args(Edition)):
-        m = replace(mechanism(edition=edition), unit=Unit(signed=signed))
-        assert m.running.size == 1 + (signed and edition > 1)
+def test_rows_of_either_sign_are_counted_if_there_are_two() -> None:
+    for signed in (False, True):
+        m = replace(mechanism(), unit=Unit(signed=signed))
+        assert m.running.size == 1 + signed
         assert m.running.tolist() == [m.total_multiplier] * m.running.size
-        assert ("rows" in m.init()) == (edition > 1)
 
 
 def test_what_is_measured_when() -> None:

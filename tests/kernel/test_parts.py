@@ -335,14 +335,13 @@ def test_the_fingerprint_covers_every_number_there_may_be(monkeypatch: Patch) ->
         assert other.fingerprint() != before
 
 
-@pytest.mark.parametrize("edition", get_args(Edition))
-def test_the_fingerprint_covers_when_parts_end(edition: Edition, monkeypatch: Patch) -> None:
-    m = Epochs(workload=FOUR, budget=PURE, horizon=TICKS, edition=edition)
+def test_the_fingerprint_covers_when_parts_end(monkeypatch: Patch) -> None:
+    m = Epochs(workload=FOUR, budget=PURE, horizon=TICKS)
     before = m.fingerprint()
     for name in ("_MOST_PARTS", "_TENTH", "_BEYOND"):
         with monkeypatch.context() as patch:
             patch.setattr(f"synthstream.kernel.epochs.{name}", 7)
-            assert (m.fingerprint() != before) == (edition > 1)
+            assert m.fingerprint() != before
 
 
 def test_the_claim_is_that_of_the_dearest_number() -> None:
@@ -530,14 +529,6 @@ def test_parts_of_an_epoch_are_even_and_their_number_is_asked_for_once(number: i
             found.append(tick)
     assert found[-len(ends) :] == ends
     assert len(plan.asked) == sum(m.times.begin(tick) == tick for tick in range(27))
-
-
-@pytest.mark.parametrize("edition", get_args(Edition))
-def test_parts_are_asked_for_from_edition_2_on(edition: Edition) -> None:
-    m, plan = mechanism(edition=edition), Fixed(pieces=2)
-    found = run(m, background(m), ExactGate(), plan)
-    assert bool(plan.asked) == (edition > 1)
-    assert any(len(measured.workload.marginals) == 4 for measured in found) == (edition > 1)
 
 
 @dataclass
