@@ -82,6 +82,11 @@ def test_columns_may_have_commas_between_them(folder: Path) -> None:
 def test_why_measured_is_empty(folder: Path) -> None:
     assert "measured: a condition must follow whole bins" in say("table", folder, "ward", "--where", "x > 5").stderr
     assert "measured: " not in say("table", folder, "ward", "--where", "x >= 5").stderr
+    assert "no value satisfies it, so there is no line" not in say("table", folder, "ward", "--where", "x >= 5").stderr
+    assert (
+        "no value satisfies it, so there is no line"
+        in say("table", folder, "ward", "--where", "ward = 'A' AND ward = 'B'").stderr
+    )
 
 
 def test_what_changed(folder: Path) -> None:

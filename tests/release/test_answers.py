@@ -79,7 +79,11 @@ def test_a_boolean_is_true_or_false_alone() -> None:
     [
         (["zone"], "fare > 0", "follow whole bins, as with >= the beginning of one. Those of fare are "),
         (["zone"], "fare >= 0", ""),
-        (["zone"], "age >= 60 AND new", "no table holds age, new, zone together; `plan` lists"),
+        (
+            ["zone"],
+            "age >= 60 AND new",
+            "no table holds age, new, zone together; of some of them: age and zone, new and zone, age and new.",
+        ),
         (["zone"], "lat > 1", "no table tells lat by itself. Ask for a box, as in --box 'lat FROM TO'."),
         (["zone"], "day > TIMESTAMP '2026-01-15 01:00:00'", "Those of day are 2026-01-01T00:00:00, 2026-01-02T00:00"),
     ],

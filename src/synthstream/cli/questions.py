@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from synthstream.cli.common import Simulate, console
 from synthstream.cli.reading import At, Between, Place, Where, all_of, apart, chosen, format_of, window, write
 from synthstream.cli.runtime import fail
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from synthstream.release.release import Release
 
 _Output = Annotated[
     Path | None, typer.Option("-o", "--output", help="A .csv, .parquet or .jsonl file; left out: a table to read.")
@@ -31,6 +36,10 @@ _OfPlace = Annotated[
     typer.Option("--place", metavar="NAME", help="Which place the polygons are of, if there are several."),
 ]
 _UNKNOWN = "measured: nothing that passed the gate at this tick tells this."
+_NOTHING = (
+    "--where: no value satisfies it, so there is no line. A date is written DATE '2026-01-31': numbers with - between "
+    "them are subtracted."
+)
 # Columns of a comparison, in a terminal.
 _CALLED = {"then": "rows_then", "now": "rows_now", "difference": "rows_difference"}
 _CALLED |= {"measured": "measured_difference", "stderr": "measured_stderr"}
@@ -122,9 +131,7 @@ def table_command(
     """
     from synthstream.cli.answering import give, inside, polygons_in, tell_of_cuts, tell_of_limit
     from synthstream.publish.published import releases
-    from synthstream.release.answers import why_unmeasured
     from synthstream.release.points import PointRelease
-    from synthstream.release.release import TableRelease
 
     form, bounds = format_of(None, output, place=place), _bounds(box or [])
     if where and {"=", "==", "!=", "<>"} & {*(columns or [])}:
@@ -143,14 +150,24 @@ def table_command(
         found = inside(release, *bounds, all_of(where), clock)
     else:
         found = release.table(columns, where=all_of(where), model_error=model_error)
-        if where and isinstance(release, TableRelease) and found.height and found["measured"].is_null().all():
-            why = why_unmeasured(release.schema, release.workload, columns, all_of(where) or "")
-            typer.echo(f"measured: {why}" if why else _UNKNOWN, err=True)
+        _tell_of_gaps(release, found, columns, all_of(where))
     typer.echo(f"{release.name}: {release.about}", err=True)
     tell_of_limit(published.config.privacy.unit)
     for column in columns:
         tell_of_cuts(published, column, steps=False)
     give(found, output, form, csv=csv, stamped=not release.secure, columns=release.schema.columns, clock=clock)
+
+
+def _tell_of_gaps(release: Release, found: pl.DataFrame, columns: list[str], where: str | None) -> None:
+    """Say so where a condition leaves nothing, or nothing that was measured."""
+    from synthstream.release.answers import why_unmeasured
+    from synthstream.release.release import TableRelease
+
+    if where and not found.height:
+        typer.echo(_NOTHING, err=True)
+    elif where and isinstance(release, TableRelease) and found["measured"].is_null().all():
+        why = why_unmeasured(release.schema, release.workload, columns, where)
+        typer.echo(f"measured: {why}" if why else _UNKNOWN, err=True)
 
 
 def _refuse_both(polygon: Path | None, box: object, columns: object, said: str | None) -> None:

@@ -199,7 +199,11 @@ def why_unmeasured(schema: Schema, workload: Workload, columns: Sequence[str], w
         return f"no table tells {coordinates[0]} by itself. Ask for a box, as in --box '{coordinates[0]} FROM TO'."
     together = {*columns, *named}
     if not any(together <= {schema.names[c] for c in marginal} for marginal in workload.marginals):
-        return f"no table holds {', '.join(sorted(together))} together; `plan` lists those that there are."
+        held = [{schema.names[c] for c in marginal} for marginal in workload.marginals]
+        some = [sorted(table) for table in held if len(table) > 1 and table <= together]
+        found = [" and ".join(table) for table in some if len(table) == max(map(len, some))]
+        most = f"; of some of them: {first(found)}" if found else ""
+        return f"no table holds {', '.join(sorted(together))} together{most}."
     wide = [column for column in schema.columns if column.name in named and isinstance(column, Binned)]
     wide = [column for column in wide if _widest(column) > 1]
     asked = _asked(schema, where)
