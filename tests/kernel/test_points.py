@@ -1051,6 +1051,28 @@ def test_the_error_of_a_region_is_that_of_its_sum() -> None:
         assert made.mass(np.array(above)) == pytest.approx(made.mass(whole))
 
 
+def test_the_error_of_a_region_covers_what_was_moved_and_cut_and_not_read() -> None:
+    """Each by itself: how far shrinkage moved the mass, cells in part, and events of which no reading tells where."""
+    made, rng = box(3), np.random.default_rng(2)
+    made = replace(made, plain_errors=np.zeros(8), total_variance=0.0)
+    left, cut = np.repeat([1.0, 0.0], 4), np.array([1.0, 0.4, 0.5, 0.0, 0.0, 0.0, 0.9, 1.0])
+    assert made.mass(left) == pytest.approx((float(made.masses[:4].sum()), 0.0))
+    plain = made.masses + rng.standard_normal(8)
+    moved = abs(float((plain - made.masses) @ left))
+    assert replace(made, plain=plain).mass(left)[1] == pytest.approx(moved)
+    part = float(made.masses @ (cut * (1 - cut)))
+    assert made.mass(cut)[1] == pytest.approx(part * (4 / 3) ** 0.5)
+    heavy = replace(made, masses=np.arange(8.0), plain=np.arange(8.0), open_variance=9.0)
+    assert heavy.mass(1 - left)[1] == pytest.approx(3 * (22 / 28 - 1 / 2))
+    assert heavy.mass(left)[1] == 0
+    known = heavy.known(4)
+    assert [stderr.tolist() for _, stderr in known[:2]] == [[0.0], pytest.approx([0.0, 3 * (22 / 28 - 1 / 2)])]
+    assert known[3][1] == pytest.approx(3 * np.maximum(np.arange(8) / 28 - 1 / 8, 0))
+    noisy = replace(made, plain_errors=np.array([0.0, 16.0, 0.0, 0.0, 4.0, 0.0, 0.0, 0.0]), total_variance=64.0)
+    each = np.concatenate([stderr**2 for _, stderr in noisy.known(4)])  # half of a node, and of left minus right
+    assert each == pytest.approx([64, *[20] * 2, *[5] * 4, *[2.25] * 2, *[1.25] * 6])
+
+
 def test_moved_from_compares_levels() -> None:
     made = box()
     assert made.moved_from(made) == 0

@@ -214,6 +214,13 @@ def test_without_noise_what_is_there_comes_back() -> None:
     assert whole.held == pytest.approx([7, 8, 9, 9, 9, 9, 9, 8], abs=0.01)
 
 
+def test_the_error_of_how_many_are_there_is_that_of_both_sides() -> None:
+    for measured in drawn(turnstile(1.0), [[(0, 1)] * 9, [(0, -1)] * 4, [(1, 1)]], SeededGate(0)):
+        came, gone = measured.came, measured.gone
+        assert min(came.variance, gone.variance) > 0
+        assert measured.events() == (came.total - gone.total, (came.variance + gone.variance) ** 0.5)
+
+
 def test_both_sides_end_with_the_horizon() -> None:
     batches = [[(0, 1)] * 3 + [(1, -1)] * 2] * 4  # the first epoch of either side would have 15 events
     history = drawn(turnstile(0.1, horizon=4), batches, ExactGate())

@@ -202,6 +202,19 @@ def test_errors_of_steps_across_a_cut_are_those_of_releases_and_windows(tmp_path
     assert stderr["BC"] == stderr["A"]  # of a difference: the largest of the table, for all of its cells
 
 
+def test_errors_of_a_comparison_across_a_cut_are_those_of_the_largest_merged_cell(tmp_path: Path) -> None:
+    """Of two old cells that became one the noise counts twice, before the cut alone; what both ticks share, too."""
+    releases = Releases(gone_on(tmp_path, events()))
+    last, early, covariance = releases.last, releases.at(2), releases.at(CUT - 1).covariance
+    assert isinstance(last, TableRelease)
+    assert covariance is not None
+    ends = ((2, 2, 1), (CUT - 1, CUT - 1, 1), (2, CUT - 1, -2))
+    before = sum(sign * float(covariance(s, t)[1]) for s, t, sign in ends)  # of the first column
+    own = releases.between(f"2026-01-0{1 + CUT}", "2026-01-09").table(["ward"])["stderr"][0] ** 2
+    found = last.compare(early, ["ward"])
+    assert found.filter(pl.col("ward") == "BC")["stderr"][0] == pytest.approx((2 * before + own) ** 0.5, rel=1e-3)
+
+
 def test_a_value_that_none_became_is_not_known_before_the_cut(tmp_path: Path) -> None:
     frame = events()
     late = frame.filter(pl.col("when") >= datetime(2026, 1, 1 + CUT)).with_columns(ward=pl.lit("D"))

@@ -23,7 +23,7 @@ from synthstream.errors import ConfigError, NotReleased, SchemaError
 from synthstream.kernel.gate import Gate
 from synthstream.release.answers import MeasuredSums
 from synthstream.release.areas import Box
-from synthstream.release.places import Grid, drift_of
+from synthstream.release.places import Grid, _answer, drift_of
 from synthstream.release.release import TableRelease
 from synthstream.schema.places import View
 from synthstream.synthesizers.simulation.seeded import SeededGate
@@ -319,6 +319,28 @@ def test_how_far_events_have_moved_from_the_rows(held: tuple[float, ...], off: f
             known = MeasuredSums(counts, np.full(counts.size, noise**2), 0, 0)
             steps[-1].append(Grid(view, known, np.full(counts.size, rows), np.zeros(counts.size)))
     assert drift_of(steps) == pytest.approx(off, abs=0.1 if noise else 1e-6)
+
+
+def test_the_error_of_an_area_is_that_of_whole_cells_and_of_those_that_it_cuts() -> None:
+    """Whole cells have their noise; of others a share, how far that may be off, and more where all err alike."""
+    view = View(name="at_2", place="at", coordinates=("x",), bounds=((0, 8),), depth=2)
+    counts, noise = np.array([100.0, 40.0, 8.0, 9.0, 0.0, 0.0]), np.array([9.0, 16.0, 25.0, 4.0, 1.0, 1.0])
+    rows, inside = np.array([10.0, 10.0, 0.0, 10.0, 0.0, 0.0]), np.array([10.0, 3.0, 0.0, 0.0, 0.0, 0.0])
+    grid, area = Grid(view, MeasuredSums(counts, noise, 0, 5), rows, inside), np.array([1.0, 0.5, 0.25, 0.0])
+    found = _answer([grid], area, off=0.5)
+    assert found["measured"] == pytest.approx(100 + 0.3 * 40 + 0.25 * 8)
+    drawn = 9 + 0.3**2 * 16 + 0.25**2 * 25
+    first, second = (0.5**2 * (n**2 + v) * share * (1 - share) for n, v, share in ((40, 16, 3.5 / 11), (8, 25, 0.5)))
+    alike = 2 * (first * second) ** 0.5 * (0.75 / 1.75) ** 2
+    assert found["stderr"] == pytest.approx((drawn + first + second + alike) ** 0.5)
+    assert (found["since"], found["measured_at"]) == (0, 5)
+    # The finer of two grids, if its error is less; cells that the coarser one has in whole are taken from it.
+    coarse = View(name="at_1", place="at", coordinates=("x",), bounds=((0, 8),), depth=1)
+    known = MeasuredSums(np.array([150.0, 17.0, 0.0, 0.0]), np.array([4.0, 64.0, 1.0, 1.0]), 0, 5)
+    above = Grid(coarse, known, np.array([20.0, 10.0, 0.0, 0.0]), np.array([20.0, 5.0, 0.0, 0.0]))
+    both = _answer([above, grid], np.array([1.0, 1.0, 1.0, 0.0]), off=0.5)
+    assert both["measured"] == pytest.approx(150 + 8)
+    assert both["stderr"] == pytest.approx((4 + 25) ** 0.5)
 
 
 # Ends of a line that events lie along.

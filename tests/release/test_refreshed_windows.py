@@ -104,6 +104,10 @@ def test_a_burst_is_counted_in_larger_tables_at_once(tmp_path: Path, lost: bool)
         ]  # fmt: skip
     covariance = releases.last.covariance
     assert covariance is not None
+    if not lost:  # the window's larger tables are those of the tick of the burst
+        stderr = releases.between(day(6), day(8)).table(["ward", "x"])["stderr"][0]
+        noise = covariance(6, 6) + covariance(5, 5) - 2 * covariance(5, 6)
+        assert stderr == pytest.approx(float(np.sqrt(noise[-1])), rel=1e-3)
     for tick, (place, columns) in product((6, 7, 9), ((1, ["ward"]), (-1, ["ward", "x"]))):
         stderr = releases.at(tick).table(columns)["stderr"][0]
         assert stderr == pytest.approx(float(np.sqrt(covariance(tick, tick)[place])), rel=1e-3)
