@@ -307,8 +307,8 @@ def _apart(marks: Sequence[tuple[float, str]]) -> list[tuple[float, str]]:
     """Labels below a small chart that do not touch the one before.
 
     Example:
-        >>> _apart([(0.0, "Jan 2025"), (25.2, "Apr"), (50.7, "Jul")])
-        [(0.0, 'Jan 2025'), (50.7, 'Jul')]
+        >>> _apart([(0.0, "2025-01-01"), (25.2, "Apr"), (50.7, "Jul")])
+        [(0.0, '2025-01-01'), (50.7, 'Jul')]
     """
     shown, free = list[tuple[float, str]](), 0.0
     for at, label in marks:
