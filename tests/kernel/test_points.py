@@ -17,6 +17,7 @@ from synthstream.config.config import StreamConfig
 from synthstream.counts import Counts
 from synthstream.errors import ConfigError, HorizonExhausted, StateCorrupt
 from synthstream.fit.cloud import Cloud
+from synthstream.fit.tree import Estimate, NodeReading, Span
 from synthstream.kernel.counters import counter
 from synthstream.kernel.gate import Gate
 from synthstream.kernel.points import Points
@@ -503,6 +504,15 @@ def noise_of(config: StreamConfig) -> str:
 
 LINE = POINTS.format(neighbours="add-remove", op="''", delta=1e-9).replace("op = ''\n", "")
 SQUARE = LINE.replace("}]", '}, { name = "y", type = "number", min = 0, max = 1, missing = 0 }]')
+
+
+@pytest.mark.parametrize("op", ["", "sign"])
+@pytest.mark.parametrize("neighbours", ["add-remove", "replace-one"])
+def test_the_claim_is_about_the_neighbours_of_the_configuration(neighbours: Neighbours, op: str) -> None:
+    text = POINTS.format(neighbours=neighbours, op=f"'{op}'", delta=0.0)
+    config = StreamConfig.from_toml(text if op else text.replace("op = ''\n", ""))
+    claim = claim_of(config, synthesizer_of(config).mechanism)
+    assert (claim.neighbours, claim.unit.signed) == (neighbours, bool(op))
 
 
 def test_points_of_several_columns_have_laplace_noise_with_delta_above_0() -> None:
@@ -1071,6 +1081,38 @@ def test_the_error_of_a_region_covers_what_was_moved_and_cut_and_not_read() -> N
     noisy = replace(made, plain_errors=np.array([0.0, 16.0, 0.0, 0.0, 4.0, 0.0, 0.0, 0.0]), total_variance=64.0)
     each = np.concatenate([stderr**2 for _, stderr in noisy.known(4)])  # half of a node, and of left minus right
     assert each == pytest.approx([64, *[20] * 2, *[5] * 4, *[2.25] * 2, *[1.25] * 6])
+
+
+def test_of_what_came_between_two_ticks_the_noise_that_both_share_is_out() -> None:
+    points, ticks = mechanism(), (2, 9)
+    history = drawn(points, stream(5), SeededGate(5))
+    before, now = ([*(history[t] for t in history[end].needs), history[end]] for end in ticks)
+    assert points.total is not None
+    multiplier = points.scale(points.parts[0])
+    (a, shared), (_, b) = ([points.total.covariance(s, t, multiplier=multiplier) for t in ticks] for s in (2, 9))
+    found = clouds.cloud_between(before, now, points)
+    assert found.total_variance == pytest.approx(a + b - 2 * shared)
+    assert shared > 0
+
+
+def test_the_rest_of_an_open_epoch_has_the_noise_of_both_readings() -> None:
+    before = Span(events=100.0, readings={0: NodeReading(np.array([10.0]), 4.0, 90.0)})
+    now = Span(
+        events=150.0, readings={0: NodeReading(np.array([25.0]), 9.0, 145.0), 1: NodeReading(np.ones(2), 3.0, 150.0)}
+    )
+    rest = clouds._rest(before, now)
+    assert rest.events == 50
+    root, halves_of = rest.readings[0], rest.readings[1]
+    assert (root.differences.tolist(), root.variance, root.events) == ([15.0], 13.0, 50 - 5 - 10)
+    assert (halves_of.differences.tolist(), halves_of.variance) == ([1.0, 1.0], 3.0)
+
+
+@pytest.mark.parametrize("evenly", [False, True])
+def test_errors_grow_with_the_masses_that_are_made_to_add_up(evenly: bool) -> None:
+    fitted, plain = (Estimate(np.array(masses), np.array([0.0, 5.0]), 0.0) for masses in ([1.0, 3.0], [2.0, 3.0]))
+    clouds._scale(fitted, plain, 12.0, evenly=evenly)
+    assert (fitted.masses.tolist(), fitted.errors.tolist()) == ([3.0, 9.0], [0.0, 45.0])
+    assert (plain.masses.tolist(), plain.errors[1]) == (([5.5, 6.5], 5.0) if evenly else ([6.0, 9.0], 45.0))
 
 
 def test_moved_from_compares_levels() -> None:
