@@ -555,3 +555,12 @@ def test_nothing_is_said_of_columns_where_no_row_was_read(tmp_path: Path) -> Non
     found = told(tmp_path, toml(), rows().drop("ward"))
     assert found.verdict is Level.STOP
     assert not [line for line in lines_of(found) if "nothing empty" in line]
+
+
+def test_numbers_with_a_point_that_decimal_cannot_read(tmp_path: Path) -> None:
+    text = toml().replace('kind = "csv"', 'kind = "csv"\ndecimal = ","')
+    found = told(tmp_path, text, rows(age=["3.5", "64.25"] * 150))
+    assert "They would count as missing. They are numbers with a point: leave decimal and thousands out." in words(
+        found
+    )
+    assert not found.lines

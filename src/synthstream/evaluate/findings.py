@@ -19,9 +19,9 @@ from synthstream.config.config import StreamConfig
 from synthstream.evaluate.formats import (
     Line,
     alike,
+    lines_of_numbers,
     lines_of_times,
     meant,
-    numbers_of,
     percent,
     place_of,
     separator_of,
@@ -317,7 +317,8 @@ def _column(column: Column, rows: Rows) -> Iterator[Finding]:
         words = f"cannot be read as {column.type}, such as {said}. They would count as missing. {words}".rstrip()
         yield from _some(cells.unread, count, _UNREAD, name, f"({cells.unread:,}) {words}", lines, least=Level.LOOK)
     if cells.empty == count:
-        yield Finding(level=Level.LOOK, about=name, words="No row has anything in it: all would count as missing.")
+        nothing = "No row has anything in it that can be read: all would count as missing."
+        yield Finding(level=Level.LOOK, about=name, words=nothing)
     for key, side, bin_, out in (("min", "below", "first", cells.low), ("max", "above", "last", cells.high)):
         if out:
             end = getattr(column, key)
@@ -334,10 +335,7 @@ def _reading(column: Column, cells: Cells) -> tuple[str, tuple[Line, ...]]:
     if column.type == "boolean":
         return 'Other words than true and false, yes and no, are values of type = "category".', ()
     if isinstance(column, Binned) or column.type == "number":
-        keys = numbers_of(cells.odd)
-        if keys is not None:
-            said = " and ".join(f"{key} {value!r}" for key, value in keys.items())
-            return f"They look like numbers with {said}.", tuple(Line(k, f'"{v}"') for k, v in keys.items())
+        return lines_of_numbers(cells.odd)
     return "", ()
 
 

@@ -132,6 +132,23 @@ def numbers_of(odd: pl.DataFrame) -> dict[str, str] | None:
     return different[0] if len(different) == 1 and different[0] else None
 
 
+def lines_of_numbers(odd: pl.DataFrame) -> tuple[str, tuple[Line, ...]]:
+    """What numbers that cannot be read look like, and the keys that would say so.
+
+    Example:
+        >>> lines_of_numbers(pl.DataFrame({"text": ["8.1", "N/A"], "rows": [99, 1]}))[0]
+        'They are numbers with a point: leave decimal and thousands out.'
+    """
+    if keys := numbers_of(odd):
+        said = " and ".join(f"{key} {value!r}" for key, value in keys.items())
+        return f"They look like numbers with {said}.", tuple(Line(k, f'"{v}"') for k, v in keys.items())
+    listed = _listed(odd)
+    plain = sum(rows for text, rows in listed if not np.isnan(numbers(pl.Series([text]))[0]))
+    if plain and plain >= _MOST * sum(rows for _, rows in listed):
+        return "They are numbers with a point: leave decimal and thousands out.", ()
+    return "", ()
+
+
 def place_of(view: View, odd: pl.DataFrame) -> tuple[str, tuple[Line, ...]]:
     """What coordinates look like that lie in no cell of a place, what to do about it, and keys that would do it.
 
