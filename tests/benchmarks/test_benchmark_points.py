@@ -234,7 +234,7 @@ def test_the_document_holds_all_methods(tmp_path: Path) -> None:
     lines += [{**line, "method": "other"} for line in lines if line["method"] == "uniform"]
     write(lines, tmp_path)
     text = (tmp_path / "points.md").read_text()
-    assert "| offline-pmm | offline-haar | uniform | other | points by the best offline |" in text
+    assert "| offline-pmm | offline-haar | uniform | other | points, points-bounded by the best offline |" in text
     assert "| circles | 50,000 | 2 | offline-privtree | 0.0049 (1.00) |" in text
     assert " | 0.000110 ±0.000010 | 0.000055 ±0.000005 (0.50) |" in text
     assert "| 2 | 1,000,000 | offline-haar | 2,000,000 | 0.01 | 200 |" in text
