@@ -21,7 +21,7 @@ from synthstream.synthesizers.assembly import synthesizer_for
 from synthstream.synthesizers.simulation.seeded import SeededGate
 from synthstream.workload import Workload
 from tests.support.gates import ExactGate
-from tests.support.selective import DAYS, TOML, Interrupted, Mortal, config, mortal_system, visits
+from tests.support.selective import DAYS, TOML, Interrupted, Mortal, config, lived_one_answer_at_a_time, visits
 
 KINDS = [("selective", "mw"), ("selective", "pgm"), ("stream-mwem", "mw"), ("stream-mwem", "pgm")]
 
@@ -101,14 +101,7 @@ def test_nothing_is_drawn_twice_with_real_noise(tmp_path: Path) -> None:
     mine = config(tmp_path)
     with Stream(mine) as stream:
         stream.update(visits(DAYS))
-    for _ in range(100):
-        try:
-            with mortal_system(1, drawn), Stream(mine) as stream:  # one new answer a process
-                while stream.due():
-                    stream.release()
-            break
-        except Interrupted:
-            continue
+    lived_one_answer_at_a_time(mine, drawn)
     assert len(drawn) == 5 * 5
     assert len([name for name in published(tmp_path) if name.endswith("manifest.json")]) == 5
 

@@ -18,7 +18,7 @@ from synthstream.stream.recovery import adopt
 from synthstream.stream.verification import verify
 from synthstream.synthesizers.simulation.seeded import SeededGate
 from tests.support.configs import AGE, SINK, URGENT, WARD, stream_toml
-from tests.support.selective import DAYS, Interrupted, Mortal, mortal_system, visits
+from tests.support.selective import DAYS, Interrupted, Mortal, lived_one_answer_at_a_time, visits
 from tests.support.streams import published
 
 TOML = stream_toml(WARD, AGE, URGENT, SINK, delta=0, epsilon=5.0)
@@ -88,14 +88,7 @@ def test_nothing_is_drawn_twice_with_real_noise(tmp_path: Path) -> None:
     drawn, found, mine = list[int](), list[int](), config(tmp_path)
     with Stream(mine) as stream:
         stream.update(visits(DAYS))
-    for _ in range(99):
-        try:
-            with mortal_system(1, drawn), Stream(mine) as stream:  # one new answer a process
-                while stream.due():
-                    stream.release()
-            break
-        except Interrupted:
-            continue
+    lived_one_answer_at_a_time(mine, drawn)
     for tick in range(5):
         found.append(sum(len(table) == 2 for table in Releases(mine).at(tick).measured.workload.marginals))
     ended = [t for t in range(5) if t != 3]

@@ -11,7 +11,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from synthstream import StreamConfig
+from synthstream import Stream, StreamConfig
 from synthstream.kernel.gate import Gate, Question, SystemGate
 from synthstream.workload import IntArray
 from tests.support.configs import AGE, SINK, URGENT, WARD, stream_toml
@@ -65,3 +65,15 @@ def mortal_system(dies_at: int, drawn: list[int]) -> Iterator[None]:
         mortal = Mortal(type("Honest", (Gate,), {"answer": honest})(), dies_at, drawn)
         patch.setattr(SystemGate, "answer", staticmethod(mortal.answer))
         yield
+
+
+def lived_one_answer_at_a_time(mine: StreamConfig, drawn: list[int]) -> None:
+    """All ticks that are due, by processes that each end after one new answer; ``drawn`` grows by one for each."""
+    for _ in range(100):
+        try:
+            with mortal_system(1, drawn), Stream(mine) as stream:
+                while stream.due():
+                    stream.release()
+            break
+        except Interrupted:
+            continue

@@ -68,6 +68,7 @@ def publish_command(
 
     Example: synthstream publish stream.toml site
     """
+    from synthstream.publish.folder import LATEST
     from synthstream.publish.outlets import configured
     from synthstream.report.site import publish_site
 
@@ -77,15 +78,16 @@ def publish_command(
     when_stopped(lambda: "The site is as it was, or as it should be. Say the same again.")
     changed = publish_site(loaded, site, csv=csv, progress=bar)
     say(f"{site / 'index.html'}: {'made from published releases alone' if changed else 'is up to date'}.")
-    say(f"{site / 'latest' / 'explorer.html'}: the explorer; it opens without a web server, too.")
+    say(f"{site / LATEST / 'explorer.html'}: the explorer; it opens without a web server, too.")
     _size(site, keeps_all=loaded.sink is not None and loaded.sink.keep is None)
 
 
 def _size(site: Path, *, keeps_all: bool) -> None:
     """How large it is, and what would make it much smaller."""
+    from synthstream.publish.folder import LATEST
     from synthstream.report.public import size_of
 
-    parts = (site / "index.html", *(site / "latest").glob("*"), *(site / "releases").glob("*/*"))
+    parts = (site / "index.html", *(site / LATEST).glob("*"), *(site / "releases").glob("*/*"))
     sizes = {path: path.stat().st_size for path in parts}
     rows = sum(size for path, size in sizes.items() if path.stem == "rows" and path.parent.parent.name == "releases")
     say(f"{site}: {len(sizes):,} files, {size_of(sum(sizes.values()))}.")

@@ -186,7 +186,7 @@ def _of_file(path: Path, kind: str, codebook: Path | None) -> Codebook:
         one = (
             "This is a pattern: name one of its files, as a shell does without quotes"
             if "*" in path.name
-            else ("Name one that holds the columns")
+            else "Name one that holds the columns"
         )
         raise SourceError(f"{path}: No such file. {one}; no row of it is read.")
     if (path / "_delta_log").is_dir():

@@ -23,7 +23,7 @@ from synthstream.config.config import StreamConfig, load
 from synthstream.config.settings import SETTINGS
 from synthstream.config.sinks import SinkConfig
 from synthstream.errors import ConfigError, SinkError
-from synthstream.publish.folder import Newest, ParquetSink
+from synthstream.publish.folder import LATEST, Newest, ParquetSink
 from synthstream.publish.outlets import configured, parquet_sink, refuse_no_sink
 
 _SCHEMES = ("http://", "https://")
@@ -60,8 +60,8 @@ def located(place: str | Path | StreamConfig, *, simulate: bool = False) -> tupl
 def _candidates(place: str) -> Iterator[tuple[str, str]]:
     """Where settings and releases may lie: together, or in a site."""
     yield place, place
-    yield f"{place}/latest", f"{place}/releases"
-    yield f"{place.rpartition('/')[0]}/latest", place
+    yield f"{place}/{LATEST}", f"{place}/releases"
+    yield f"{place.rpartition('/')[0]}/{LATEST}", place
 
 
 def _behind(address: str) -> tuple[StreamConfig, ParquetSink]:
@@ -69,7 +69,7 @@ def _behind(address: str) -> tuple[StreamConfig, ParquetSink]:
         text = fetched(f"{settings}/{SETTINGS}", most=_MOST)
         if text is not None:
             sink = Served(releases)
-            sink.last()
+            sink.last()  # fetches the newest manifest: it names the cuts, if the stream goes on from another
             config = StreamConfig.from_toml(text.decode(errors="replace"), base=sink.folder, origin=settings)
             return _at(config, sink.folder), sink
     raise _unknown(address)

@@ -36,6 +36,8 @@ DESCRIPTIONS = ("datapackage.json", "croissant.json", "deployment.yaml", SETTING
 # What a site lays beside the files of a release: copies of what is in them, which no hash of the manifest covers.
 CELLS = "cells.js"
 COPIES = (CELLS, "rows.csv", "series.csv", "tables.csv")
+# Of a site: the folder that holds the newest release again, at an address that stays.
+LATEST = "latest"
 
 _BACK = "Where its state is, move this away and say `synthstream recover stream.toml --republish`: it is made again."
 
@@ -158,7 +160,7 @@ class ParquetSink:
     @property
     def of_site(self) -> bool:
         """Whether these are the releases of a site that ``publish`` wrote."""
-        return (self.folder.parent / "latest" / SETTINGS).is_file()
+        return (self.folder.parent / LATEST / SETTINGS).is_file()
 
     def strangers(self) -> list[str]:
         """Names in the folder that are no releases and describe none, but for those that are being written."""

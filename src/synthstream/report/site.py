@@ -27,7 +27,7 @@ from synthstream.environment import REAL, Env, exchange, exchanged, make_folder,
 from synthstream.errors import ConfigError, SinkError
 from synthstream.forecast.warnings import limited
 from synthstream.publish.catalogue import descriptions
-from synthstream.publish.folder import CELLS, write_aside
+from synthstream.publish.folder import CELLS, LATEST, write_aside
 from synthstream.publish.history import History, Steps, Tick, history_of
 from synthstream.publish.readme import LISTED, SUMS
 from synthstream.report import extras
@@ -109,7 +109,7 @@ def _alone(folder: Path) -> Iterator[None]:
 class _Site:
     def __init__(self, found: History, folder: Path, env: Env, *, csv: bool) -> None:
         self._found, self._folder, self._do, self._env, self._csv = found, folder, env.do, env, csv
-        self._latest, self._releases = folder / "latest", folder / "releases"
+        self._latest, self._releases = folder / LATEST, folder / "releases"
         self._explorer = Explorer(found)
 
     def publish(self, progress: Steps) -> bool:

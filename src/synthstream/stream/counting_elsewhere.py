@@ -39,10 +39,7 @@ class Counting(BatchCounting):
         True
     """
 
-    def __init__(
-        self,
-        config: StreamConfig | str | Path,
-    ) -> None:
+    def __init__(self, config: StreamConfig | str | Path) -> None:
         config = load(config)
         made = synthesizer_of(config)
         super().__init__(config, count=made.count, cells=made.cells)

@@ -14,7 +14,7 @@ from synthstream.errors import BudgetExceeded, SinkError, StateCorrupt, StateErr
 from synthstream.measured import stamped
 from synthstream.privacy import Ledger
 from synthstream.publish.building import Builder, from_releases
-from synthstream.publish.folder import COPIES, FILES, SERIES, ParquetSink
+from synthstream.publish.folder import COPIES, FILES, LATEST, SERIES, ParquetSink
 from synthstream.publish.outlets import refuse_other_releases, sink_of
 from synthstream.publish.readme import SUMS
 from synthstream.state.folder import is_state
@@ -25,8 +25,6 @@ from synthstream.synthesizers.assembly import claim_of
 # Wraps a long loop in a progress bar.
 Progress = Callable[[Iterable[int]], Iterable[int]]
 
-# Of a site: the folder whose address stays.
-LATEST = "latest"
 _BACK = "`synthstream recover stream.toml --republish` puts them back"
 
 
