@@ -71,7 +71,7 @@ class Builder:
         segments: first ticks of segments after the first, in order, and the models that they go on from, as arrays;
             empty where only :meth:`again` is to be used, which finds them.
         named: first tick from which on the claim names the theorem of segments; ``None`` if none does. It is the first
-            tick of a segment: of those that earlier versions began, the claim says nothing.
+            tick of a segment.
         secure: whether the noise came from the operating system.
     """
 
