@@ -15,6 +15,8 @@ import jsonschema
 import pytest
 
 from synthstream import Stream
+from synthstream.kinds import EDITION
+from synthstream.publish.outlets import as_begun
 from synthstream.stream.recovery import adopt
 from synthstream.stream.succession import succeed
 from synthstream.synthesizers.simulation.seeded import SeededGate
@@ -121,3 +123,11 @@ def test_the_page_lists_every_key_in_the_words_of_the_schema() -> None:
 
     listed = re.findall(r"^\| `([^`]+)` \| (.*) \|$", PAGE.read_text(), re.MULTILINE)
     assert listed == list(keys(SCHEMA, ""))
+
+
+@pytest.mark.parametrize("cuts", [5, "three", [5], [{}], [{"tick": "three", "edition": 15}]])
+def test_cuts_that_cannot_be_are_no_cuts(tmp_path: Path, cuts: object) -> None:
+    config = configured(tmp_path, KINDS[0])
+    (tmp_path / "releases" / "000000").mkdir(parents=True)
+    (tmp_path / "releases" / "000000" / "manifest.json").write_text(json.dumps({"edition": EDITION, "cuts": cuts}))
+    assert as_begun(config) == config

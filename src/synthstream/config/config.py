@@ -286,9 +286,9 @@ class StreamConfig:
             ConfigError: the stream, or a life of it before this one, began with another edition.
         """
         cuts = list(facts.get("cuts", ()))
-        if others := {facts.get("edition", 1), *(cut["edition"] for cut in cuts)} - {EDITION}:
+        if others := [one for life in (facts, *cuts) if (one := life.get("edition", 1)) != EDITION]:
             raise ConfigError(
-                f"{self.name}: this stream began with edition {min(others)} of defaults and fits, and this version has "
+                f"{self.name}: this stream began with edition {others[0]} of defaults and fits, and this version has "
                 f"{EDITION}. Go on with the version that began it, so that nothing changes under it; or end it, and "
                 "begin a new stream with a budget of its own"
             )

@@ -50,7 +50,8 @@ def as_begun(config: StreamConfig) -> StreamConfig:
         facts: Any = None
         with suppress(OSError, ValueError):  # who reads the releases says what is wrong with them
             facts = json.loads((place / "manifest.json").read_bytes())
-        if isinstance(facts, dict):
+        cuts = facts.get("cuts", []) if isinstance(facts, dict) else None
+        if isinstance(cuts, list) and all(isinstance(cut, dict) and isinstance(cut.get("tick"), int) for cut in cuts):
             config.refuse_succeeded(facts)
             return config.begun_as(facts)
     return config
