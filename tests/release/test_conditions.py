@@ -207,6 +207,9 @@ def test_conditions_choose_what_another_database_chooses_among_nulls_too() -> No
         ("age", "no condition"),
         ("1", "no condition"),
         ("TRUE", "no condition"),
+        ("NOT zone", "NOT stands before a condition"),
+        ("NOT opened", "NOT stands before a condition"),
+        ("NOT paid age", "no condition"),  # in SQL the second one would be a name for the first
         ("", "is empty"),
         (
             "'a b' = 1",

@@ -47,6 +47,7 @@ _MISTAKES = {
     "expected String": "LIKE, LOWER and UPPER take texts",
     "to a string value": "a time is compared with a text. Say TIMESTAMP '2026-01-31 12:00:00'",
     "unable to parse": "it is not complete, or brackets do not match",
+    "to Boolean not supported": "NOT stands before a condition, as in NOT (age >= 60)",
     "must be of type `Boolean`": "it is no condition. Compare a column with something, as in age >= 60",
 }
 
@@ -133,13 +134,16 @@ def condition(text: str, schema: Mapping[str, pl.DataType]) -> pl.Expr:
     sql = " ".join(_sql(tokenised(text), tuple(schema), text))
     try:
         expression = pl.sql_expr(sql)
-        none = pl.DataFrame(schema=dict(schema))
-        kind = none.lazy().select(expression).collect_schema().dtypes()
-        none.filter(expression)
+        # Some mistakes show in a row alone: polars checks no casts where there are none.
+        one = pl.DataFrame({name: [""] if kind == pl.String else [0] for name, kind in schema.items()})
+        one = one.cast(pl.Schema(schema), strict=False)
+        kind = one.lazy().select(expression).collect_schema().dtypes()
+        one.filter(expression)
     except pl.exceptions.PolarsError as error:
         said = f"{_plain(str(error))}.{in_single_quotes(text, tuple(schema))}"
         raise SchemaError(f"where: {text!r}: {said} Columns are: {_described(schema, text)}") from None
-    if kind != [pl.Boolean] or not expression.meta.root_names():
+    renamed = not expression.meta.eq(expression.meta.undo_aliases())  # two columns in a row: SQL names one by the other
+    if kind != [pl.Boolean] or not expression.meta.root_names() or renamed:
         how = in_single_quotes(text, tuple(schema)) or " Compare a column with something, as in age >= 60."
         raise SchemaError(f"where: {text!r} is no condition on a row.{how} Columns are: {_described(schema, text)}")
     return expression
