@@ -287,7 +287,7 @@ def test_rows_move_for_less_at_a_refresh_where_associations_are_clear(monkeypatc
 
 
 def test_rows_may_go_far_where_an_epochs_end_says_that_most_lie_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With delta = 0; their number is what it was."""
+    """With delta = 0, and of windows, which begin with rows of all events; their number is what it was."""
     workload, data = Workload.all_up_to(2, sizes=SIZES), correlated(4_000)
     model = fit(measured(workload, workload.count(data)), seed=0, memory=0.0)
     same = measured(workload, workload.count(data), sigma=1.0)
@@ -295,6 +295,7 @@ def test_rows_may_go_far_where_an_epochs_end_says_that_most_lie_elsewhere(monkey
     other = measured(workload, workload.count(data), sigma=1.0)
     assert blocks(monkeypatch, same, model, memory=0.0) == 1
     assert 9 < blocks(monkeypatch, other, model, memory=0.0) < 13  # three fifths of sixteen more
+    assert 9 < blocks(monkeypatch, other, model, memory=np.inf) < 13
     assert blocks(monkeypatch, other, model, memory=MEMORY) == 1  # noise that is fresh at each tick says so too
     assert [blocks(monkeypatch, other, model, memory=0.0, fresh=fresh) for fresh in (False, True)] == [1, 8]
 
@@ -318,6 +319,15 @@ def test_rows_that_should_lie_elsewhere_get_there() -> None:
     model = fit(measured(workload, workload.count(before)), seed=0, memory=0.0)
     found = fit(measured(workload, workload.count(after)), start=model, seed=1, memory=0.0)
     assert error(found, workload.count(after)) <= 0.01
+
+
+def test_rows_of_all_events_follow_a_window_that_has_other_values() -> None:
+    """As months do, of which each window has others; a block of rows is a quarter of them."""
+    workload, n = Workload.all_up_to(2, sizes=(12, 3)), np.arange(12_000)
+    every, own = (np.stack([n % 12 // part, n % 3], axis=1).astype(np.int32) for part in (1, 6))
+    start = fit(measured(workload, workload.count(every)), seed=0, memory=0.0)
+    found = fit(measured(workload, workload.count(own), sigma=20.0), start=start, seed=1, memory=np.inf)
+    assert error(found, workload.count(own)) <= 0.05  # with one block .6
 
 
 @pytest.mark.parametrize("total", [-50.0, 0.0, 0.4, 1.0, 7.0])

@@ -269,7 +269,7 @@ def _effort(
         return Effort(calm=gain, lively=gain, lean=0.02, still=0.03, blocks=8 if fresh else 1)
     # Where targets remember, their own noise is low; where they come of epochs, the same noise comes again and again.
     least, new = 0.1 if memory > 0 else 0.0, abs(1 - before / aim.rows)
-    if memory == 0:
+    if memory in (0, math.inf):  # of windows, rows of all events are what there is to begin with
         new = max(new, _elsewhere(counts, aim.margins, workload))
     # One block, unless much of the rows is new, copies of others, or fewer than there were; or is to lie elsewhere.
     blocks = 1 + round(_GROWN * min(new, 1.0))
