@@ -146,6 +146,23 @@ def test_a_comparison_says_which_ticks_are_measured_and_nothing_where_none_is(tm
     assert spans.unique().rows() == [(2, 3, 4, 5)]
 
 
+def test_rows_of_a_window_say_nothing_of_the_ticks_that_only_larger_tables_count(tmp_path: Path) -> None:
+    """Those of ticks 6 and 7 count tick 8 as well, whose rows are all in another cell; nothing has noise."""
+    config = configured(tmp_path, "refresh", until="2026-01-13")
+    with Stream(config, gates=exact, env=LATER) as stream:
+        for tick in range(12):
+            when = [START + timedelta(days=tick, hours=1)] * 2000
+            ward, x = (["B"] * 2000, [9.0] * 2000) if tick == 8 else (["A", "C"] * 1000, [1.0, 4.0] * 1000)
+            stream.update(pl.DataFrame({"when": when, "ward": ward, "x": x}))
+            stream.release()
+    window = Releases(config).between(day(6), day(8))
+    assert window.table(["ward", "x"])["measured_at"].unique().to_list() == [8]
+    rows = window.rows()
+    assert rows.height == pytest.approx(4000, rel=0.01)
+    assert (rows["ward"] == "B").mean() < 0.02  # .24 where margins of both are pooled
+    assert ((rows["ward"] == "A") & (rows["x"] < 2.5)).mean() == pytest.approx(0.5, abs=0.03)
+
+
 def test_no_new_column_is_called_as_a_column_of_answers(tmp_path: Path) -> None:
     releases = Releases(run(tmp_path, range(8)))
     early, late = (releases.between(day(first), day(last + 1)) for first, last in ((2, 2), (4, 4)))

@@ -59,12 +59,15 @@ class Earlier(NamedTuple):
             needed.
         signed: whether rows may take events away.
         before: what was measured when larger tables were measured before that; ``None`` if never, or not looked at.
+        window: whether these are not running counts, but those of a window, and of the ticks around it that larger
+            tables count: of some codes there may be none now.
     """
 
     measured: Measured
     shared: FloatArray
     signed: bool = False
     before: Measured | None = None
+    window: bool = False
 
     def of_rows(self, each: int) -> Earlier:
         """The same in rows, of which each stands for some number of events."""
@@ -276,7 +279,7 @@ def _carried(known: _Known, measured: Measured, then: Earlier) -> _Known:
     All tables together knew more of a column, P, than its own table, E. Now its table says E'. With c the covariance of
     E and E', E' + c / var(E) (P - E) has the least variance. So it is with the total, of which each of these tables has
     the sum. What they say is drawn towards what was known, grown in proportion to the ticks, or to the total, as far as
-    noise explains the difference (James and Stein 1961).
+    noise explains the difference (James and Stein 1961). The total of a window is drawn to nothing.
     """
     workload, before = measured.workload, then.measured
     pull = then.shared / np.maximum(before.variance, SMALLEST)
@@ -286,11 +289,11 @@ def _carried(known: _Known, measured: Measured, then: Earlier) -> _Known:
     weight = small / (noises * workload.lengths)
     steady = known.total * (measured.tick + 1) / (before.tick + 1)
     found = float(np.sum(weight * (now + pull * (known.total - past))) / np.sum(weight))
-    total = steady + standing_out(np.array([found - steady]), 1 / float(np.sum(weight)))[0]
+    total = found if then.window else steady + standing_out(np.array([found - steady]), 1 / float(np.sum(weight)))[0]
     rows, counts, variances, said = max(0, round(total)), list(known.counts), list(known.variances), {}
     new = total - known.total
     # Where rows only come, no count has changed by more than have come, and hardly by more than a part of them.
-    most = math.inf if then.signed else (_CHANGE * new) ** 2
+    most = math.inf if then.signed or then.window else (_CHANGE * new) ** 2
     coming = [] if then.before is None else lately(known.total, known.counts, known.variances, then.before)
     for q, marginal in enumerate(workload.marginals):
         if len(marginal) != 1:
@@ -316,7 +319,7 @@ def _carried(known: _Known, measured: Measured, then: Earlier) -> _Known:
         columns = workload.marginals[q]
         base = independent_counts([known.margins[c] for c in columns], max(0, round(known.total)))
         now = independent_counts([margins[c] for c in columns], rows)
-        factor = np.clip(now / np.maximum(base, SMALLEST), 1 / _MOST, _MOST)
+        factor = np.clip(now / np.maximum(base, SMALLEST), 0.0 if then.window else 1 / _MOST, _MOST)
         carried[q] = association * factor, error * factor**2
     return _Known(total, counts, variances, margins, carried, joints, known.alone)
 

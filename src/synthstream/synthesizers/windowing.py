@@ -13,12 +13,14 @@ import numpy as np
 
 from synthstream.constraints import Group
 from synthstream.errors import NotReleased
+from synthstream.fit.aims import Earlier
 from synthstream.fit.pooling import pooled
 from synthstream.fit.population import Population, fit
 from synthstream.fit.targets import total_of
 from synthstream.kernel.epochs import Epochs
 from synthstream.kernel.tables import Refreshed
 from synthstream.measured import Measured
+from synthstream.release.comparing import between_spans
 from synthstream.release.models import RowModel
 from synthstream.release.series import only
 from synthstream.strategies.times import Refreshes
@@ -106,6 +108,7 @@ def between_refreshes(
     if after >= 0:
         values = values - past.own(at + after).values
         variance = variance + mechanism.variance(after, came) - 2 * mechanism.covariance(after, until, came)
+    variance = np.maximum(variance, 0.0)
     small = of_running_counts(past, first, last, seed=seed, how=how).measured
     place, single = workload.slice_of(()), mechanism.order < 2
     # Rows take the larger tables in proportion to the events of the window itself.
@@ -115,7 +118,7 @@ def between_refreshes(
         tick=last,
         workload=workload,
         values=np.where(per_cell, small.values, values),
-        variance=np.where(single, small.variance, np.maximum(variance, 0.0)),
+        variance=np.where(single, small.variance, variance),
         since=np.where(single, first, at + after + 1),
         measured_at=np.where(single, last, at + until),
     )
@@ -124,9 +127,12 @@ def between_refreshes(
         values=np.where(per_cell, small.values, values * ratio),
         variance=np.where(single, known.variance, known.variance * ratio**2),
     )
+    # Larger tables may count other ticks than the window: what goes together is carried to what its own tables say.
+    shared = between_spans(partial(mechanism.covariance, came=came), (first - at, last - at), (after + 1, until))
+    then = Earlier(Measured(tick=last, workload=workload, values=values, variance=variance), shared, window=True)
     whole = [end for end in ends if at + end <= last]
     all_of_it = _whole(past, at + whole[-1]) if first and whole else None
-    return Windowed(known, _rows(own, all_of_it, seed=seed, how=how))
+    return Windowed(known, _rows(own, all_of_it, then=then, seed=seed, how=how))
 
 
 def of_epochs(
@@ -197,7 +203,9 @@ def _whole(past: Past, tick: int) -> Measured:
     return found
 
 
-def _rows(own: Measured, all_of_it: Measured | None, *, seed: int, how: Fitting) -> Population:
+def _rows(
+    own: Measured, all_of_it: Measured | None, *, seed: int, how: Fitting, then: Earlier | None = None
+) -> Population:
     """Rows for a window's measurement, near the shares of all events up to its end.
 
     Noise is as large for a month as for years, and would drown it. So rows begin as those of all events, and move where
@@ -205,18 +213,23 @@ def _rows(own: Measured, all_of_it: Measured | None, *, seed: int, how: Fitting)
 
     Args:
         all_of_it: what was measured of all events up to the window's end; ``None`` if they are the window's own.
+        then: what was measured of the ticks that larger tables count, if these are not those of the window: rows go
+            from all events to theirs, and from theirs to the window's.
     """
     fitted = partial(fit, seed=seed, groups=how.groups, most=how.most)
-    if all_of_it is None:
-        return fitted(own, memory=0.0)
-    rows, number = fitted(all_of_it, memory=0.0), max(0, round(total_of(own)))
-    if rows.number == 0:
-        return fitted(own, memory=0.0)
-    there = len(rows.codes)
+    if all_of_it is None or (rows := fitted(all_of_it, memory=0.0)).number == 0:
+        return fitted(own, memory=0.0, then=then)
+    if then is not None:
+        rows = fitted(then.measured, start=_as_many(rows, then.measured, seed), memory=_ALL)
+    return fitted(own, start=_as_many(rows, own, seed), memory=_ALL, then=then)
+
+
+def _as_many(rows: Population, measured: Measured, seed: int) -> Population:
+    """So many of these rows, at random, as were measured; each stands for one event, or for as many as they do."""
+    there, number = len(rows.codes), max(0, round(total_of(measured)))
     size = number if rows.weights is None else min(number, there)
     drawn = np.random.default_rng(seed).choice(there, size=size, replace=size > there)
-    start = Population(workload=rows.workload, codes=rows.codes[drawn])
-    return fitted(own, start=start, memory=_ALL)
+    return Population(workload=rows.workload, codes=rows.codes[drawn])
 
 
 def _refuse_broken_epochs(mechanism: Epochs, past: Past, first: int, last: int, newest: int) -> None:
