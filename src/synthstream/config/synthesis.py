@@ -117,7 +117,7 @@ class SynthesizerConfig(Section):
             return "always"
         if budget.pure:
             return "epochs"
-        if unit.max_per_tick is not None:
+        if unit.in_a_tick < unit.events:
             return "always"  # there, and only there, the events of a person cost less together than one by one
         larger = workload is None or any(len(marginal) > 1 for marginal in workload.marginals)
         affordable = workload is None or workload.cells <= _MOST_REFRESHED
