@@ -302,7 +302,10 @@ def test_a_column_that_names_a_person() -> None:
     person = GOOD.replace('unit = "event"', 'unit = { person = "rider_id", max_events = 3 }')
     found = warned(person)
     assert "privacy.unit" not in found
-    assert "about 3 times as large" in found["privacy.unit.max_events"]
+    assert "about 3 times as large as" in found["privacy.unit.max_events"]
+    capped = warned(person.replace("max_events = 3", "max_events = 3, max_per_tick = 1"))["privacy.unit.max_events"]
+    one, more = map(float, re.findall(r"([0-9.]+) times as large in", capped))
+    assert one < 3 < more  # of events larger tables are measured at refreshes
 
 
 def test_a_column_with_too_many_cells() -> None:

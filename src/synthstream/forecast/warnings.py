@@ -17,7 +17,7 @@ import numpy as np
 from synthstream.config.config import StreamConfig
 from synthstream.config.places import words_of
 from synthstream.forecast.rates import Rate
-from synthstream.privacy import Claim, Unit
+from synthstream.privacy import EVENT, Claim, Unit
 from synthstream.schema.columns import MISSING, OTHER, Boolean, Category
 from synthstream.schema.naming import clash, names_a_person
 from synthstream.schema.polygons import BEYOND
@@ -36,6 +36,8 @@ _WHOSE = {OTHER: "unlisted", MISSING: "empty"}
 _DAY, _MONTHS = 86_400, range(1, 13)
 # Events of a tick beside the standard error of one count: below this a release shows nothing of its own tick.
 _LOST = 0.5
+# Orders of tables, as :attr:`synthstream.workload.Workload.order` tells them.
+_TABLES = {1: "in tables of one column", 2: "in larger ones"}
 # What an unbounded horizon may cost without a word.
 _DEARER = 1.05
 
@@ -71,7 +73,7 @@ def cautions_of(
         *weak_budget(config),
         *_clash(config),
         *_person_columns(config),
-        *_dear_persons(config),
+        *_dear_persons(config, ticks[-1], rate),
         *_halves_of_corrections(config.privacy.unit, config.op),
         *_unused_delta(config, claim),
         *_commas(config),
@@ -123,13 +125,29 @@ def _person_columns(config: StreamConfig) -> Iterator[Caution]:
         )
 
 
-def _dear_persons(config: StreamConfig) -> Iterator[Caution]:
+def _dear_persons(config: StreamConfig, ticks: int, rate: Rate) -> Iterator[Caution]:
     if config.privacy.unit.of_persons and (factor := group_factor(config)) != 1:
+        events = replace(config, privacy=replace(config.privacy, unit=EVENT, person=None))
+        times = f"about {float(factor):.3g} times as large"
+        if events.measures != config.measures:  # at other times, so that noise is shared out otherwise
+            own, theirs = (_noise(c, ticks, rate) for c in (config, events))
+            each = [f"{own[k] / theirs[k]:.3g} times as large {words}" for k, words in _TABLES.items() if k in own]
+            times = f"after tick {ticks:,} about {' and '.join(each)}"
         yield Caution(
             "privacy.unit.max_events",
-            f"Protecting persons makes errors about {float(factor):.3g} times as large as with "
-            'unit = "event". A smaller max_events makes them smaller, and leaves out more rows of people with many.',
+            f'Protecting persons makes errors {times} as with unit = "event". A smaller max_events makes them smaller, '
+            "and leaves out more rows of people with many.",
         )
+
+
+def _noise(config: StreamConfig, ticks: int, rate: Rate) -> dict[int, float]:
+    """Order of a table -> standard error of one measured cell, root mean square: of one column, and of more."""
+    made = synthesizer_of(config)
+    if made.tables is None:
+        return {}
+    variance = made.expected_variance(ticks - 1, rate.per_tick(config.own_clock))
+    order = made.tables.workload.order
+    return {k: math.sqrt(float(np.nanmean(variance[order == k]))) for k in _TABLES if np.any(order == k)}
 
 
 def _halves_of_corrections(unit: Unit, op: str | None) -> Iterator[Caution]:
