@@ -163,6 +163,19 @@ def test_rows_of_a_window_say_nothing_of_the_ticks_that_only_larger_tables_count
     assert ((rows["ward"] == "A") & (rows["x"] < 2.5)).mean() == pytest.approx(0.5, abs=0.03)
 
 
+def test_a_window_fits_no_rows_that_it_does_not_show(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of all events, of the ticks that larger tables count, and of its own."""
+    releases, seen = Releases(run(tmp_path, range(12))), list[Any]()
+
+    def look(measured: Measured, **how: Any) -> Population:
+        seen.append(how["memory"])
+        return fit(measured, **how)
+
+    monkeypatch.setattr("synthstream.synthesizers.windowing.fit", look)
+    releases.between(day(4), day(9))
+    assert seen == [0.0, np.inf, np.inf]
+
+
 def test_no_new_column_is_called_as_a_column_of_answers(tmp_path: Path) -> None:
     releases = Releases(run(tmp_path, range(8)))
     early, late = (releases.between(day(first), day(last + 1)) for first, last in ((2, 2), (4, 4)))

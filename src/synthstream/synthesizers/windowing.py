@@ -54,14 +54,19 @@ def of_running_counts(past: Past, first: int, last: int, *, seed: int, how: Fitt
     if first < past.cut:
         return _across_a_cut(past, first, last, seed=seed, how=how)
     now = _whole(past, last)
+    own = _counted(past, now, first)
+    return Windowed(own, _rows(own, now if first else None, seed=seed, how=how))
+
+
+def _counted(past: Past, now: Measured, first: int) -> Measured:
+    """The part of running counts, over columns that stayed the same, that came from a tick on."""
     if first == 0:
-        return Windowed(now, _rows(now, None, seed=seed, how=how))
+        return now
     before, values = _whole(past, first - 1), now.values.copy()
     for marginal in before.workload.marginals:  # at a cut some are not recorded before
         values[now.workload.slice_of(marginal)] -= before.values[before.workload.slice_of(marginal)]
-    since, variance = np.full(len(now.workload.marginals), first, dtype=np.int64), past.variance(first, last)
-    own = replace(now, values=values, variance=variance, since=since, by_cell=None)
-    return Windowed(own, _rows(own, now, seed=seed, how=how))
+    since, variance = np.full(len(now.workload.marginals), first, dtype=np.int64), past.variance(first, now.tick)
+    return replace(now, values=values, variance=variance, since=since, by_cell=None)
 
 
 def _across_a_cut(past: Past, first: int, last: int, *, seed: int, how: Fitting) -> Windowed[Measured, RowModel]:
@@ -109,7 +114,7 @@ def between_refreshes(
         values = values - past.own(at + after).values
         variance = variance + mechanism.variance(after, came) - 2 * mechanism.covariance(after, until, came)
     variance = np.maximum(variance, 0.0)
-    small = of_running_counts(past, first, last, seed=seed, how=how).measured
+    small = _counted(past, _whole(past, last), first)
     place, single = workload.slice_of(()), mechanism.order < 2
     # Rows take the larger tables in proportion to the events of the window itself.
     ratio = float(max(small.values[place][0], 1.0) / max(values[place][0], 1.0))
