@@ -164,16 +164,17 @@ def test_rows_of_a_window_say_nothing_of_the_ticks_that_only_larger_tables_count
 
 
 def test_a_window_fits_no_rows_that_it_does_not_show(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Those of all events, of the ticks that larger tables count, and of its own."""
+    """Those of all events, of the ticks that larger tables count, and of its own; from the beginning as a release."""
     releases, seen = Releases(run(tmp_path, range(12))), list[Any]()
 
     def look(measured: Measured, **how: Any) -> Population:
-        seen.append(how["memory"])
+        seen.append((how["memory"], how.get("fresh")))
         return fit(measured, **how)
 
     monkeypatch.setattr("synthstream.synthesizers.windowing.fit", look)
-    releases.between(day(4), day(9))
-    assert seen == [0.0, np.inf, np.inf]
+    for first in (0, 4):
+        releases.between(day(first), day(9))
+    assert seen == [(0.0, True), (0.0, None), (np.inf, None), (np.inf, None)]
 
 
 def test_no_new_column_is_called_as_a_column_of_answers(tmp_path: Path) -> None:

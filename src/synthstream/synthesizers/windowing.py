@@ -223,7 +223,8 @@ def _rows(
     """
     fitted = partial(fit, seed=seed, groups=how.groups, most=how.most)
     if all_of_it is None or (rows := fitted(all_of_it, memory=0.0)).number == 0:
-        return fitted(own, memory=0.0, then=then)
+        # As a release is at a refresh, where columns whose codes have an order are looked for.
+        return fitted(own, memory=0.0, then=then, fresh=None if then is None else True)
     if then is not None:
         rows = fitted(then.measured, start=_as_many(rows, then.measured, seed), memory=_ALL)
     return fitted(own, start=_as_many(rows, own, seed), memory=_ALL, then=then)
