@@ -302,6 +302,8 @@ def test_a_column_that_names_a_person() -> None:
     person = GOOD.replace('unit = "event"', 'unit = { person = "rider_id", max_events = 3 }')
     found = warned(person)
     assert "privacy.unit" not in found
+    words = "expect only those within it"
+    assert [any(words in note for note in of(text, rows=False).notes) for text in (GOOD, person)] == [False, True]
     assert "about 3 times as large as" in found["privacy.unit.max_events"]
     capped = warned(person.replace("max_events = 3", "max_events = 3, max_per_tick = 1"))["privacy.unit.max_events"]
     one, more = map(float, re.findall(r"([0-9.]+) times as large in", capped))

@@ -368,7 +368,10 @@ def notes_of(config: StreamConfig, moments: Mapping[int, str]) -> tuple[str, ...
             "if more events are taken away, the error is larger for the same number of events left."
         )
     if config.privacy.unit.of_persons:
-        notes.append(limited(config.privacy.unit))
+        notes.append(
+            f"{limited(config.privacy.unit)} All events that are expected are taken to count: where people have more "
+            "than their limit, expect only those within it, or errors in per cent are told too small."
+        )
     if config.schema.region is not None:
         notes.append(
             f"Region: {100 * config.schema.region.share:.3g} % of the box lies in the polygons, and all published "
