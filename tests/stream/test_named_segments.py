@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +15,6 @@ from synthstream import Stream, StreamConfig
 from synthstream.cli.app import app
 from synthstream.publish.history import history_of
 from synthstream.report.public import ledger
-from synthstream.state.store import Store
-from synthstream.stream import recovery
-from synthstream.stream.opening import NAMED, begin
 from synthstream.stream.recovery import adopt, republish
 from synthstream.stream.verification import verify
 from tests.support.halves import HALF, half_run
@@ -82,9 +78,10 @@ def test_the_name_is_chained(tmp_path: Path) -> None:
     lost(config)
     run(config)
     first = claims(tmp_path)[0]
-    for tick in range(HALF, TICKS):  # as if no segment had ever named it
+    for tick in range(HALF, TICKS):  # as if there were no segment
         path = tmp_path / f"releases/{tick:06d}/manifest.json"
         manifest = {**json.loads(path.read_text()), "claim": first}
+        del manifest["segments"]
         path.write_text(json.dumps(manifest, indent=2) + "\n")
     shutil.rmtree(config.state)
     assert verify(config).findings == [
@@ -92,34 +89,14 @@ def test_the_name_is_chained(tmp_path: Path) -> None:
     ]
 
 
-def as_before(patch: pytest.MonkeyPatch) -> None:
-    """Have a segment begun as earlier versions did: nothing names it."""
-    real = Store.put_meta
-
-    def put(self: Store, key: str, value: str) -> None:
-        if key != NAMED:
-            real(self, key, value)
-
-    def charge(config: StreamConfig, store: Store, identity: Mapping[str, str], *_: object, **__: object) -> None:
-        begin(config, store, identity)
-
-    patch.setattr(Store, "put_meta", put)
-    patch.setattr(recovery, "begin", charge)
-
-
-def test_segments_of_earlier_versions_go_on_as_they_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_second_loss_changes_nothing_of_what_is_out(tmp_path: Path) -> None:
     config = half_run(tmp_path, "always", number=60)
-    with monkeypatch.context() as patch:
-        as_before(patch)
+    for until in ("2026-01-07", "2026-01-08"):
         lost(config)
-    run(configured(tmp_path, "always", until="2026-01-07"))
-    assert named(tmp_path) == [False] * 6
-    assert verify(config, rebuild=True).findings == []
-    lost(config)  # by this version: it names the theorem from here on, and leaves alone what is out
-    run(configured(tmp_path, "always", until="2026-01-08"))
+        run(configured(tmp_path, "always", until=until))
     lost(config)
     run(config)
-    assert named(tmp_path) == [False] * 6 + [True] * 2
+    assert named(tmp_path) == [False] * HALF + [True] * (TICKS - HALF)
     assert json.loads((tmp_path / "releases/000007/manifest.json").read_text())["segments"] == [HALF, 6, 7]
     assert verify(config, rebuild=True).findings == []
     before = published(tmp_path / "releases")

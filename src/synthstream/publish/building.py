@@ -70,8 +70,6 @@ class Builder:
         committed: looks up what was committed for a tick, or ``None``.
         segments: first ticks of segments after the first, in order, and the models that they go on from, as arrays;
             empty where only :meth:`again` is to be used, which finds them.
-        named: first tick from which on the claim names the theorem of segments; ``None`` if none does. It is the first
-            tick of a segment.
         secure: whether the noise came from the operating system.
     """
 
@@ -81,12 +79,13 @@ class Builder:
         committed: Callable[[int], Committed | None],
         *,
         segments: Sequence[tuple[int, Models]] = (),
-        named: int | None = None,
         secure: bool,
     ) -> None:
         self._config, self._committed, self.secure = config, committed, secure
         self.remember(0)
-        self.named, self._claims = named, dict[tuple[int, bool], dict[str, Any]]()
+        self._claims = dict[tuple[int, bool], dict[str, Any]]()
+        # From the first segment that began at no cut on, the claim names the theorem of segments.
+        self._resumed = min((start for start, _ in segments if start not in self._cuts), default=None)
         self._first, self._later = synthesizer_of(config.lives[0]), list[Resumed]()
         made = {len(life.lives): synthesizer_of(life) for life in config.lives[1:]} | {1: self._first}
         for start, model in segments:
@@ -134,7 +133,7 @@ class Builder:
 
     def claim_at(self, tick: int) -> dict[str, Any]:
         """The claim as it stands in the chain and in the manifest of a tick."""
-        config, resumed = self._config.at(tick), self.named is not None and tick >= self.named
+        config, resumed = self._config.at(tick), self._resumed is not None and tick >= self._resumed
         key = len(config.lives), resumed
         if key not in self._claims:
             self._claims[key] = promise_of(config, resumed=resumed).facts
@@ -362,6 +361,5 @@ def from_releases(
     secure: bool,
 ) -> Builder:
     """Builds releases from what is published up to a tick, without the state; ``None``: nothing is."""
-    starts, named = ([], None) if tick is None else sink.segments(tick)
-    segments = [(start, dict[str, Any]()) for start in starts]
-    return Builder(config, committed, segments=segments, named=named, secure=secure)
+    segments = [(start, dict[str, Any]()) for start in ([] if tick is None else sink.segments(tick))]
+    return Builder(config, committed, segments=segments, secure=secure)

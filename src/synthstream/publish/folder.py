@@ -9,7 +9,6 @@ import os
 import secrets
 import shutil
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
@@ -135,18 +134,9 @@ class ParquetSink:
         """The chain head after a tick, as published; ``None`` if there is no such release."""
         return str(self.manifest(tick)["chain"]["head"]) if self.place(tick).is_dir() else None
 
-    def segments(self, tick: int) -> tuple[list[int], int | None]:
-        """First ticks of segments after the first, up to a tick; and the first whose claim names their theorem."""
-        starts = [int(start) for start in self.manifest(tick).get("segments", [])]
-        parts = [range(start, end) for start, end in zip(starts, [*starts[1:], tick + 1], strict=False)]
-        return starts, next((part[0] for part in parts if self._names(part)), None)
-
-    def _names(self, ticks: range) -> bool:
-        """Whether the claims of a segment name its theorem: each of them, or none. The first that can be read tells."""
-        for tick in ticks:
-            with suppress(SinkError, LookupError, TypeError):
-                return "segments" in self.manifest(tick)["claim"]["theorems"]
-        return False
+    def segments(self, tick: int) -> list[int]:
+        """First ticks of segments after the first, up to a tick."""
+        return [int(start) for start in self.manifest(tick).get("segments", [])]
 
     def content(self, tick: int, name: str) -> pl.DataFrame | None:
         """``rows`` or ``tables`` of a tick's release; ``None`` if rows were dropped (``keep``).

@@ -337,7 +337,7 @@ class Releases:
 
     def _builder(self, tick: int) -> Builder:
         """Knows what was measured up to a tick."""
-        starts, _ = self._sink.segments(tick)
+        starts = self._sink.segments(tick)
         if self._built is None:
             refuse_other_releases(self.config, self._sink)
         if self._built is None or self._built[0] != starts:

@@ -30,9 +30,7 @@ from synthstream.synthesizers.assembly import claim_of, synthesizer_of
 from synthstream.synthesizers.simulation.seeded import SeededGate
 from synthstream.synthesizers.succession import promise_of
 
-# A public setting of a state: the first tick from which on the claim names the theorem of segments.
-NAMED = "segments named from"
-# Another: where it went on with other settings.
+# A public setting of a state: where it went on with other settings.
 CUTS = "cuts"
 
 _KINDS_OF_RUN = {
@@ -54,19 +52,13 @@ def seeded_gates(seed: int) -> Callable[[int], Gate]:
 
 def builder_from(config: StreamConfig, store: Store, *, secure: bool) -> Builder:
     """Builds releases from what a state has committed, as long as it is open."""
-    named, found, process = store.meta(NAMED), ref(store), os.getpid()
+    found, process = ref(store), os.getpid()
 
     def committed(tick: int) -> Committed | None:  # a release is public: it keeps no state open, and leads to none
         here = found() if os.getpid() == process else None  # a connection does not outlive a fork
         return (here or Closed()).measurement(tick)
 
-    return Builder(
-        config,
-        committed,
-        segments=store.segments(),
-        named=None if named is None else int(named),
-        secure=secure,
-    )
+    return Builder(config, committed, segments=store.segments(), secure=secure)
 
 
 def marks_of(store: Store) -> Marks:

@@ -26,7 +26,6 @@ from synthstream.publish.outlets import as_begun, parquet_sink, sink_of
 from synthstream.state.folder import is_state
 from synthstream.state.store import Store
 from synthstream.stream.opening import (
-    NAMED,
     begin,
     begun,
     builder_from,
@@ -252,12 +251,11 @@ def _write(
     builder = builder_of(config, sink, secure=secure)
     for _, (model, _, _) in zip(progress(range(last + 1)), builder.again(last + 1), strict=True):  # noqa: B007
         pass  # each starts from the one before; the newest is what the segment goes on from
-    (starts, named), start = sink.segments(last), last + 1
+    starts, start = sink.segments(last), last + 1
     store = Store(folder, key=key_of(config), env=env)
     claims, newest = builder.ledger, promise_of(config, resumed=True).facts
     begin(config, store, identity_of(config, secure=secure, seed=seed), ledger=[*claims[:-1], newest])
     with closing(store), store.transaction("adoption"):
-        store.put_meta(NAMED, str(start if named is None else named))
         hold(store, held)
         for tick in range(last + 1):
             committed = sink.measured(tick)
