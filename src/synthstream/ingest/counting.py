@@ -190,15 +190,6 @@ class CountsByTick(Private):
         kept = {tick: both[tick] for tick in sorted(both) if both[tick].cells.size}
         return type(self)(stream=self.stream, cells=self.cells, ticks=kept)
 
-    def until(self, horizon: int | None) -> CountsByTick:
-        """The same with all ticks beyond a horizon as one."""
-        if horizon is None:
-            return self
-        found = replace(self, ticks={tick: counts for tick, counts in self.ticks.items() if tick <= horizon})
-        for tick in self.ticks.keys() - found.ticks.keys():
-            found = found.merge(replace(self, ticks={horizon: self.ticks[tick]}))
-        return found
-
     def to_bytes(self) -> bytes:
         """An Arrow stream, a row per tick: ``tick``; ``cell``, null if ``count`` is a number for every cell."""
         rows: dict[str, list[object]] = {"tick": [], "cell": [], "count": []}

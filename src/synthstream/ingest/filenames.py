@@ -26,7 +26,7 @@ _ITEM = "file "
 RETIRED = "retired"
 # In the state: hashes of the names that were new, or gone, when the operator said that files hold new events.
 _ANSWERED = "new files"
-# A setting of the state: whether the source was files or a log when it was last read. Earlier versions kept none.
+# A setting of the state: whether the source was files or a log when it was last read.
 _SOURCE = "source"
 _UP = ".."
 _UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
@@ -45,11 +45,9 @@ def counted(store: Store) -> set[str]:
 def settle_kind(store: Store, kind: Literal["files", "log"], name: str, *, late: bool, new_files: bool) -> None:
     """Stop to ask the operator if a source of the other kind was counted, whose events this one may hold again.
 
-    What the state of an earlier version has read from a log is not looked at: it has a cursor only if there was a row.
-
     Args:
         name: of the source, in messages.
-        late: ticks were closed in this segment.
+        late: ticks were closed in this segment: so what counted in them came from elsewhere, if no source was read yet.
         new_files: do not ask: it holds new events.
 
     Raises:
@@ -58,8 +56,7 @@ def settle_kind(store: Store, kind: Literal["files", "log"], name: str, *, late:
     last = store.meta(_SOURCE)
     if last == kind:
         return
-    without = late and not counted(store)  # a file: so all that counted, if anything did, came from elsewhere
-    if not new_files and (last is not None or (counted(store) if kind == "log" else without)):
+    if not new_files and (last is not None or (late and kind == "files")):
         other = "files" if kind == "log" else "a table or topic" if last else "elsewhere, or none at all,"
         raise SourceError(
             f"{name}: this stream has counted events from {other} until now. Those that are here, too, would count "
@@ -127,7 +124,7 @@ class FileNames:
         known = before - renamed.keys() | set(renamed.values())
         ours = _one_of_each(names, known)
         retired = {name for name in known - there if store.ingested(item_of(name)) == RETIRED}
-        gone, answered = known - there - retired, _answered(store)
+        gone, answered = known - there - retired, set(json.loads(store.meta(_ANSWERED) or "[]"))
         _refuse_unprintable(set(ours.values()) - known)
         new = {one for one in set(ours.values()) - known if _hash(one) not in answered}
         asked = self._asked(new, known, gone, elsewhere={one for one in gone if _hash(one) not in answered})
@@ -228,15 +225,6 @@ def _refuse_unprintable(names: Set[str]) -> None:
 
 def _hash(name: str) -> str:
     return hashlib.sha256(name.encode(errors="surrogateescape")).hexdigest()
-
-
-def _answered(store: Store) -> set[str]:
-    """Hashes of the names that an answer was about. One of before, a folder, does not tell them: it is asked anew."""
-    try:
-        found = json.loads(store.meta(_ANSWERED) or "[]")
-    except ValueError:
-        return set()
-    return set(found) if isinstance(found, list) else set()
 
 
 def _one_of_each(names: Mapping[Path, str], known: Set[str]) -> dict[Path, str]:

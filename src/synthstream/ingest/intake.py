@@ -6,14 +6,11 @@ import hashlib
 import hmac
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
-
-import numpy as np
 
 from synthstream.config.config import StreamConfig
 from synthstream.config.sources import LogConfig
@@ -101,7 +98,8 @@ class Intake:
     def update(self, rows: Frame | str | Path | PrivateRows, *, batch_id: str | None, open_tick: int) -> None:
         chunks = self._chunks(rows)
         encoded = (chunk if isinstance(chunk, PrivateRows) else encode(self._config, chunk) for chunk in chunks)
-        if not self._once(_item("batch", batch_id), encoded, self._told, partial(self._add, open_tick=open_tick)):
+        add = partial(self._add, open_tick=open_tick)
+        if not self._once(_item("batch", batch_id), encoded, PrivateRows.content, add):
             raise _conflict(batch_id)
 
     def _chunks(self, rows: Frame | str | Path | PrivateRows, **reading: Any) -> Iterator[Frame]:
@@ -115,20 +113,14 @@ class Intake:
         if self._config.clock.horizon is not None and open_tick >= self._config.clock.horizon:
             raise HorizonExhausted("All ticks have been released: none is open at which rows could be taken away.")
         item, timed = _item("forget", request), self._have_times(rows)
-        known = self._taken_away(rows, item, open_tick, timed=timed)
-        # Earlier versions did not read the time of requests that came before any cut or segment.
-        if not known and not (timed and self._taken_away(rows, item, open_tick, timed=False)):
+        chunks = self._chunks(rows, columns=columns_of(self._config, away=True, timed=timed))
+        encoded = (encode(self._config, chunk, away=True, timed=timed) for chunk in chunks)
+        add = partial(self._add, open_tick=open_tick)
+        if not self._once(item, encoded, PrivateRows.content, add, mark=DATED if timed else ""):
             raise BatchConflict(
                 f"request {request!r} came before with other rows, or with these in another order. Nothing was taken "
                 "away now. Give no new id to rows that were taken away: they would be taken away again."
             )
-
-    def _taken_away(self, rows: Frame | str | Path, item: str | None, open_tick: int, *, timed: bool) -> bool:
-        """Take rows away under the name of a request, or say whether a known one had these rows."""
-        chunks = self._chunks(rows, columns=columns_of(self._config, away=True, timed=timed))
-        encoded = (encode(self._config, chunk, away=True, timed=timed) for chunk in chunks)
-        add = partial(self._add, open_tick=open_tick)
-        return self._once(item, encoded, PrivateRows.content, add, mark=DATED if timed else "")
 
     def _have_times(self, rows: Frame | str | Path) -> bool:
         """Whether the rows of a request have the clock's column: a name decides. Without it none has a readable time.
@@ -282,13 +274,8 @@ class Intake:
             self._people.close(tick)
 
     def add(self, counts: CountsByTick, *, batch_id: str | None, open_tick: int) -> None:
-        horizon = self._config.clock.horizon
-
-        def told(part: CountsByTick) -> tuple[bytes, ...]:
-            return (part.until(horizon).to_bytes(),)
-
         item, count = _item("batch", batch_id), partial(self._put, open_tick=open_tick)
-        if not self._once(item, [self._ours(counts)], told, count):
+        if not self._once(item, [self._ours(counts)], lambda part: (part.to_bytes(),), count):
             raise _conflict(batch_id)
 
     def _once(
@@ -326,11 +313,6 @@ class Intake:
 
     def batches(self, prefix: str) -> list[str]:
         return [item[len("batch ") :] for item in self._store.items(f"batch {prefix}")]
-
-    def _told(self, rows: PrivateRows) -> tuple[bytes, ...]:
-        """What tells a batch from others. Ticks beyond the horizon are one, as they were for earlier versions."""
-        horizon = self._config.clock.horizon
-        return rows.content() if horizon is None else replace(rows, ticks=np.minimum(rows.ticks, horizon)).content()
 
     def _ours(self, counts: CountsByTick) -> CountsByTick:
         """Counts that were made elsewhere. Raises ``CountsMismatch`` if they are not this stream's."""
