@@ -472,10 +472,12 @@ COMMANDS_STOPPED = [
 ]
 
 
-def stopped(module: str, owner: str, *arguments: str, cwd: Path, real: bool) -> tuple[int, str]:
+def stopped(
+    module: str, owner: str, *arguments: str, cwd: Path, real: bool, number: int = signal.SIGINT
+) -> tuple[int, str]:
     """Exit status and errors of a command that is stopped in a function.
 
-    By a real Ctrl-C, in a process of its own, when it says that it is there; or by the exception that Python makes of
+    By a real signal, in a process of its own, when it says that it is there; or by the exception that Python makes of
     it.
     """
     if not real:
@@ -489,7 +491,7 @@ def stopped(module: str, owner: str, *arguments: str, cwd: Path, real: bool) -> 
         for line in process.stdout:
             if line == "here\n":
                 break
-        process.send_signal(signal.SIGINT)
+        process.send_signal(number)
         errors = process.stderr.read()
         return process.wait(), errors
 
@@ -574,6 +576,13 @@ module.Marginals.step = stopped
         result.stderr
         == "Stopped. 1 new release is published. Run the same command again to go on; nothing counts twice.\n"
     )
+
+
+def test_sigterm_stops_any_command_as_ctrl_c_does_with_its_own_status(folder: Path) -> None:
+    synthstream("run", "stream.toml", "--yes", cwd=folder)
+    line, module, owner, says = COMMANDS_STOPPED[1]
+    status, errors = stopped(module, owner, *line.split(), cwd=folder, real=True, number=signal.SIGTERM)
+    assert (status, errors) == (143, f"Stopped. {says}\n")
 
 
 def test_a_second_ctrl_c_ends_at_once_what_does_not_listen_to_the_first(folder: Path) -> None:

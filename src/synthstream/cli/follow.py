@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import re
-import signal
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from datetime import datetime
 from functools import partial
-from types import FrameType
 from typing import TYPE_CHECKING
 
-import typer
-
-from synthstream.cli.runtime import fail
+from synthstream.cli.runtime import fail, stop_if_asked
 from synthstream.errors import FilesLeftOut, MirrorError
 
 if TYPE_CHECKING:
@@ -44,25 +40,24 @@ def follow_command(
 
     loaded = stream.config
     shown.print(f"Following {'files' if loaded.log is None else loaded.log.name}. Ctrl-C stops; nothing counts twice.")
-    with terminable(lambda: f"{stream.new} new release(s) are published") as stop_if_asked:
-        told = set[str]()
+    told = set[str]()
 
-        def rest(seconds: float) -> None:
-            stop_if_asked()
-            waits = {f"{loaded.log.name}: {WAITS}"} if loaded.log is not None and stream.waits else set()
-            for words in sorted({*stream.findings.values(), *waits} - told):
-                fail(f"{words} Following goes on.")
-                told.add(words)
-            time.sleep(seconds)
+    def rest(seconds: float) -> None:
+        stop_if_asked()
+        waits = {f"{loaded.log.name}: {WAITS}"} if loaded.log is not None and stream.waits else set()
+        for words in sorted({*stream.findings.values(), *waits} - told):
+            fail(f"{words} Following goes on.")
+            told.add(words)
+        time.sleep(seconds)
 
-        follow = partial(stream.follow, until=until, poll=poll, rest=rest, failed=_going_on)
-        for release in _all(stream, partial(follow, since=stream.opened)):  # opening takes its time
-            stop_if_asked()
-            told.clear()
-            end = written(loaded.clock.boundary(release.tick + 1))
-            place = "" if loaded.sink is None else f": {loaded.sink.path}/{release.tick:06d}"
-            released(release)
-            shown.print(f"Released tick {release.tick}, events before {end}{place}")
+    follow = partial(stream.follow, until=until, poll=poll, rest=rest, failed=_going_on)
+    for release in _all(stream, partial(follow, since=stream.opened)):  # opening takes its time
+        stop_if_asked()
+        told.clear()
+        end = written(loaded.clock.boundary(release.tick + 1))
+        place = "" if loaded.sink is None else f": {loaded.sink.path}/{release.tick:06d}"
+        released(release)
+        shown.print(f"Released tick {release.tick}, events before {end}{place}")
     why = "" if stream.new or stream.closed == loaded.clock.horizon else bounded(loaded.clock, stream.closed, until)
     shown.print(f"{stream.new} new release(s), {stream.closed} in all. Nothing more will be due.{why}")
 
@@ -97,39 +92,6 @@ def _all(stream: Stream, follow: Callable[[], Iterator[Release]]) -> Iterator[Re
 
 def _going_on(error: MirrorError) -> None:
     fail(f"{error} Following goes on.")
-
-
-@contextmanager
-def terminable(words: Callable[[], str]) -> Iterator[Callable[[], None]]:
-    """SIGTERM stops what runs inside at once, as Ctrl-C does: what is not committed is rolled back.
-
-    Args:
-        words: how things stand then.
-
-    Yields:
-        What raises if a signal came and compiled code swallowed it.
-    """
-    asked = False
-
-    def stop(number: int, frame: FrameType | None) -> None:  # noqa: ARG001
-        nonlocal asked
-        asked = True
-        raise KeyboardInterrupt
-
-    def stop_if_asked() -> None:
-        if asked:
-            raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, stop)
-    try:
-        yield stop_if_asked
-    except BaseException:
-        if not asked:
-            raise
-        typer.echo(f"Stopped. {words()}. Run the same command again to go on; nothing counts twice.", err=True)
-        raise SystemExit(128 + signal.SIGTERM) from None
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 def seconds_of(text: str | None) -> float:

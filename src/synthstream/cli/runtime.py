@@ -1,4 +1,4 @@
-"""How every command behaves: quiet or verbose, what Ctrl-C does, and what an exception becomes.
+"""How every command behaves: quiet or verbose, what Ctrl-C and SIGTERM do, and what an exception becomes.
 
 Exit statuses are in :data:`DONE` and below, and in ``synthstream --help``.
 """
@@ -11,6 +11,7 @@ import re
 import shlex
 import signal
 import sys
+import threading
 import traceback
 import warnings
 from collections.abc import Callable, Iterator
@@ -39,23 +40,24 @@ Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Say on the error
 class Now:
     """How the command that runs was called, and what became of it so far.
 
-    ``quiet``: only errors are printed. ``verbose``: what is being done is said. ``ending`` is called before an error is
-    printed, such as what takes a progress bar off the screen.
+    ``quiet``: only errors are printed. ``verbose``: what is being done is said. ``asked``: the signal that came to stop
+    it, 0 for none. ``ending`` is called before an error is printed, such as what takes a progress bar off the screen.
     """
 
-    quiet = verbose = asked = False
+    quiet = verbose = False
+    asked = 0
     named = ""
     ending: list[Callable[[], None]] = []  # noqa: RUF012 - there is one process, and one command in it
     words: Callable[[], str] = staticmethod(lambda: "Nothing was changed.")
 
 
 def when_stopped(words: Callable[[], str]) -> None:
-    """What to tell the user after Ctrl-C: how things stand, and how to go on."""
+    """What to tell the user after Ctrl-C or SIGTERM: how things stand, and how to go on."""
     Now.words = staticmethod(words)
 
 
 def stop_if_asked() -> None:
-    """Raise ``KeyboardInterrupt`` if Ctrl-C came, and compiled code or a callback swallowed it."""
+    """Raise ``KeyboardInterrupt`` if a signal came, and compiled code or a callback swallowed it."""
     if Now.asked:
         raise KeyboardInterrupt
 
@@ -67,22 +69,20 @@ def mannered(command: Callable[..., None]) -> Callable[..., None]:
     def run(*, quiet: bool = False, verbose: bool = False, **arguments: Any) -> None:
         if quiet and verbose:
             raise SystemExit(fail("say --quiet or --verbose, not both."))
-        Now.quiet, Now.verbose, Now.asked, Now.ending = quiet, verbose, False, []
+        Now.quiet, Now.verbose, Now.asked, Now.ending = quiet, verbose, 0, []
         Now.named = str(arguments.get("config", arguments.get("place", "")))
         when_stopped(lambda: "Nothing was changed.")
-        before = _listen()
-        try:
-            with _notices():
-                command(**arguments)
-            sys.stdout.flush()
-        except (SystemExit, typer.Exit):
-            raise
-        except BaseException as error:
-            raise SystemExit(_told(error)) from None
-        finally:
-            Now.quiet = Now.verbose = False
-            if before is not None:
-                signal.signal(signal.SIGINT, before)
+        with _listening():
+            try:
+                with _notices():
+                    command(**arguments)
+                sys.stdout.flush()
+            except (SystemExit, typer.Exit):
+                raise
+            except BaseException as error:
+                raise SystemExit(_told(error)) from None
+            finally:
+                Now.quiet = Now.verbose = False
 
     parameters = list(inspect.signature(command, eval_str=True).parameters.values())
     for name, kind in (("quiet", Quiet), ("verbose", Verbose)):
@@ -111,22 +111,28 @@ def _notices() -> Iterator[None]:
         yield
 
 
-def _listen() -> Any:
-    """Remember that Ctrl-C came, and raise as usual; returns what listened before, if it can be put back."""
+@contextmanager
+def _listening() -> Iterator[None]:
+    """Ctrl-C and SIGTERM are remembered, and raise ``KeyboardInterrupt``: what is not committed is rolled back."""
 
     def asked(number: int, frame: FrameType | None) -> None:  # noqa: ARG001
-        Now.asked = True
-        # Compiled code may keep Python from ending for seconds. A second Ctrl-C is a kill, which is as safe.
-        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        Now.asked = number
+        # Compiled code may keep Python from ending for seconds. A second signal is a kill, which is as safe.
+        signal.signal(number, signal.SIG_DFL)
         raise KeyboardInterrupt
 
     # Who starts a program in the background may have told it to ignore Ctrl-C.
-    if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
-        return None
+    usual = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL}
+    ours = [number for number, handler in usual.items() if signal.getsignal(number) is handler]
+    if threading.current_thread() is not threading.main_thread():  # signals never come here
+        ours = []
+    for number in ours:
+        signal.signal(number, asked)
     try:
-        return signal.signal(signal.SIGINT, asked)
-    except ValueError:  # not in the main thread, so Ctrl-C never comes here
-        return None
+        yield
+    finally:
+        for number in ours:
+            signal.signal(number, usual[number])
 
 
 def named(words: str) -> str:
@@ -143,9 +149,9 @@ def fail(message: str) -> int:
 
 
 def stopped(words: str) -> int:
-    """Say that Ctrl-C was heard, and how things stand; returns the exit status."""
+    """Say that a signal was heard, and how things stand; returns the exit status, as shells have it."""
     typer.echo(f"Stopped. {words}", err=True)
-    return STOPPED
+    return 128 + (Now.asked or signal.SIGINT)
 
 
 def _told(error: BaseException) -> int:
@@ -188,7 +194,7 @@ def _told(error: BaseException) -> int:
 
 
 def _interrupted(error: BaseException | None) -> bool:
-    """Whether Ctrl-C is behind an exception: compiled code wraps it, or raises something else in its place."""
+    """Whether a signal is behind an exception: compiled code wraps it, or raises something else in its place."""
     if Now.asked:
         return True
     while error is not None:
@@ -212,6 +218,6 @@ def _place(error: BaseException) -> str:
 def ignored(report: Any) -> None:
     """In place of what Python prints of an exception that nobody can catch: it may quote rows."""
     if isinstance(report.exc_value, KeyboardInterrupt):
-        Now.asked = True
+        Now.asked = Now.asked or signal.SIGINT
     elif os.environ.get(DEBUG):
         sys.__unraisablehook__(report)
