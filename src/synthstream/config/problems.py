@@ -23,7 +23,7 @@ _TAGS: dict[Path, int] = {("columns",): 2, ("mirror",): 2, ("source",): 1, _UNIT
 _UNITS = 'unit = "event", or unit = { person = "column", max_events = 20 }'
 
 # Keys of which pydantic says one error for each part, or for each type that they may have.
-_SEVERAL = ("bounds", "missing")
+_SEVERAL = ("bounds", "missing", "horizon", "rows")
 # What a column's missing is, by what pydantic asks for.
 _VALUES = {"string_type": "a text in quotes", "bool_type": "true or false"}
 _VALUES |= {"datetime_type": "a date without quotes, or the number of its part"}
@@ -34,8 +34,6 @@ _EITHER = {"horizon": 'a number of ticks, or "unbounded"', "rows": 'a number of 
 # Types of columns, and keys, as other programs call them.
 _TYPES = {"float": "number", "double": "number", "decimal": "number", "string": "category", "text": "category"}
 _KEYS = {"sep": "delimiter", "separator": "delimiter", "interval": "every", "budget": "epsilon", "categories": "values"}
-# What follows from edges.
-_FROM_EDGES = ("min", "max", "bins")
 
 _FEW = "say where each bin begins, two numbers or more, as in [0, 18, 65]; or one number, and max"
 
@@ -94,42 +92,20 @@ class Problems:
     def add_validation(self, error: ValidationError) -> None:
         """What pydantic found; keys that are still to be filled in are not named twice."""
         unfilled = {line for line, _ in self._found}
-        either: set[Path] = set()
-        for detail in self._without_what_follows(error.errors()):
+        told: set[Path] = set()
+        for detail in error.errors():
             loc = detail["loc"]
-            if name := next((name for name in _SEVERAL if name in loc[:-1]), ""):
-                loc = detail["loc"] = loc[: loc.index(name) + 1]
-                if loc in either:
+            # A column's key stands behind its number and type.
+            if cut := next((at for at in (1, 3) if loc[at : at + 1] and loc[at] in _SEVERAL and len(loc) > at + 1), 0):
+                loc = detail["loc"] = loc[: cut + 1]
+                if loc in told:
                     continue
-                either.add(loc)
-            if len(loc) == 3 and loc[1] in _EITHER:  # one error for each form that the key may have
-                if loc[:2] not in either:
-                    either.add(loc[:2])
-                    self.add(
-                        loc[:2], f"{'.'.join(map(str, loc[:2]))} = {detail['input']!r}: use {_EITHER[str(loc[1])]}"
-                    )
-                continue
+                told.add(loc)
             path, tag = _split(loc)
             if detail["type"].startswith("union_tag") and loc[0] != "columns":
                 path = (*path, "kind")
             if self._lines.get(path) not in unfilled:
                 self.add(path, self._message(detail, path, tag))
-
-    def _without_what_follows(self, details: Sequence[Any]) -> list[Any]:
-        """What pydantic found, without keys that are missing because those that they follow from are wrong."""
-        split = [(detail, _split(detail["loc"])[0]) for detail in details]
-        lacking = [path[-1] in _FROM_EDGES and (*path[:-1], "edges") in self._lines for _, path in split]
-        lacking = [follows and detail["type"] == "missing" for follows, (detail, _) in zip(lacking, split, strict=True)]
-        wrong = {path[:2] for (_, path), follows in zip(split, lacking, strict=True) if not follows}
-        few: set[Path] = set()
-        found = []
-        for (detail, path), follows in zip(split, lacking, strict=True):
-            if not follows:
-                found.append(detail)
-            elif path[:2] not in wrong | few:
-                few.add(path[:2])
-                self.add((*path[:2], "edges"), f"{self._key((*path[:2], 'edges'), '')}: {_FEW}")
-        return found
 
     def raise_if_any(self) -> None:
         """Raise ``ConfigError`` if a problem was noted."""
@@ -159,6 +135,8 @@ class Problems:
         if detail["type"] == "extra_forbidden":
             meant = self._meant(path, known, section=isinstance(detail["input"], dict | list))
             return f"{key}: there is no such key here.{meant} Allowed: {', '.join(known)}"
+        if path and path[-1] in _EITHER and detail["type"] != "missing":
+            return f"{key} = {detail['input']!r}: use {_EITHER[str(path[-1])]}"
         return self._worded(detail, path, key)
 
     def _worded(self, detail: Any, path: Path, key: str) -> str:
@@ -272,6 +250,8 @@ def _worded(detail: Any, path: Path, key: str) -> str:
         signs = not all(word[0].isalnum() for word in words)
         named = ", ".join(map(_quoted, words) if signs else words)
         return f"{key} = {tag!r}: must be one of {named}.{like(_TYPES.get(str(tag), str(tag)), words)}"
+    if last == "edges" and kind == "too_short":
+        return f"{key}: {_FEW}"
     hint = {"datetime_type": "; write dates as 2026-01-31, without quotes", "string_type": "; write it in quotes"}.get(
         kind, ""
     )

@@ -139,13 +139,13 @@ class _Binned(ColumnSection):
     @classmethod
     def _from_edges(cls, keys: Any) -> Any:
         """Keys of a column with ``edges``, and the others that follow from them; what contradicts is found later."""
-        edges = keys.get("edges") if isinstance(keys, dict) else None
-        if not isinstance(edges, list) or not edges:
+        if not isinstance(keys, dict) or "edges" not in keys:
             return keys
-        few = len(edges) < 2 and "max" not in keys
-        if few or not all(isinstance(one, int | float) for one in (*edges, keys.get("max", 0))):
-            return keys
-        cuts = [*edges, keys["max"] + cls._beyond] if "max" in keys else edges
+        edges, end = keys["edges"], [keys["max"]] if "max" in keys else []
+        said = [*edges, *end] if isinstance(edges, list) else []
+        if len(said) < 2 or not all(isinstance(one, int | float) for one in said):
+            return {"min": 0, "max": 1, "bins": 1, **keys}  # for one error, that of edges
+        cuts = [*edges, *(one + cls._beyond for one in end)]
         return {"min": cuts[0], "max": cuts[-1] - cls._beyond, "bins": len(cuts) - 1, **keys, "edges": cuts}
 
 
@@ -157,7 +157,7 @@ class _Integer(_Binned):
     bins: int | None = None
     width: int | None = None
     scale: Literal["log"] | None = None
-    cuts: Listed[Strictly[int]] | None = Field(default=None, alias="edges")
+    cuts: Listed[Strictly[int]] | None = Field(default=None, alias="edges", min_length=2)
     missing: int | None = None
 
 
@@ -167,7 +167,7 @@ class _Number(_Binned):
     max: float
     bins: int | None = None
     scale: Literal["log"] | None = None
-    cuts: Listed[Strictly[float]] | None = Field(default=None, alias="edges")
+    cuts: Listed[Strictly[float]] | None = Field(default=None, alias="edges", min_length=2)
     missing: float | None = None
     decimals: int | None = None
 
