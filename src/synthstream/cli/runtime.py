@@ -122,7 +122,7 @@ def _listening() -> Iterator[None]:
         raise KeyboardInterrupt
 
     # Who starts a program in the background may have told it to ignore Ctrl-C.
-    usual = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL}
+    usual: dict[signal.Signals, Any] = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL}
     ours = [number for number, handler in usual.items() if signal.getsignal(number) is handler]
     if threading.current_thread() is not threading.main_thread():  # signals never come here
         ours = []
