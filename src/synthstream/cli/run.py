@@ -38,9 +38,19 @@ if TYPE_CHECKING:
     from synthstream.stream.stream import Stream
 
 
+Until = Annotated[
+    str | None,
+    typer.Option(help="Close ticks that ended before this time (ISO, in the clock's zone), in place of now."),
+]
+Seed = Annotated[int, typer.Option(help="Seed of the simulated noise; only with --simulate.")]
+Follow = Annotated[
+    bool, typer.Option("--follow", help="Go on: count what comes, and release each tick when it is over.")
+]
+Poll = Annotated[str | None, typer.Option(help="How often --follow looks for new events; or else: 5s.")]
 NewFiles = Annotated[
     bool, typer.Option("--new-files", help="Files that seem to be moved, or another kind of source, hold new events.")
 ]
+ThenText = Annotated[str | None, typer.Option("--then", help="Run this command after each release.")]
 Yes = Annotated[
     bool, typer.Option("--yes", help="Open a stream that was never opened, without asking: that spends its budget.")
 ]
@@ -51,6 +61,9 @@ class Engine(StrEnum):
 
     LOCAL = "local"
     SPARK = "spark"
+
+
+Counter = Annotated[Engine, typer.Option(help="What counts files: this program, or Spark's executors (extra: spark).")]
 
 
 class Then:
@@ -105,22 +118,15 @@ class Then:
 
 def run_command(
     config: ConfigPath,
-    until: Annotated[
-        str | None,
-        typer.Option(help="Close ticks that ended before this time (ISO, in the clock's zone), in place of now."),
-    ] = None,
+    until: Until = None,
     simulate: Simulate = False,
-    engine: Annotated[
-        Engine, typer.Option(help="What counts files: this program, or Spark's executors (extra: spark).")
-    ] = Engine.LOCAL,
-    seed: Annotated[int, typer.Option(help="Seed of the simulated noise; only with --simulate.")] = 0,
-    follow: Annotated[
-        bool, typer.Option("--follow", help="Go on: count what comes, and release each tick when it is over.")
-    ] = False,
-    poll: Annotated[str | None, typer.Option(help="How often --follow looks for new events; or else: 5s.")] = None,
+    engine: Counter = Engine.LOCAL,
+    seed: Seed = 0,
+    follow: Follow = False,
+    poll: Poll = None,
     new_files: NewFiles = False,
     unchecked: Unchecked = False,
-    then: Annotated[str | None, typer.Option("--then", help="Run this command after each release.")] = None,
+    then: ThenText = None,
     yes: Yes = False,
 ) -> None:
     """Count new files or rows, and publish one release for every tick that has ended. Resumes where it stopped.
