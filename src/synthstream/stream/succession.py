@@ -134,21 +134,10 @@ def succeed(
     with closing(Store(old.state, key=key_of(old), env=env)) as store:
         cut, newest = _ended(old, store)
         config = successor_of(old, new, tick=cut)
-        mechanism = synthesizer_of(config).mechanism
-        Ledger(budget=config.privacy.budget).charge(claim_of(config, mechanism))
+        Ledger(budget=config.privacy.budget).charge(claim_of(config, synthesizer_of(config).mechanism))
         if not read_again:
             _refuse_to_move(config)
-        builder = builder_from(config, store, secure=is_secure(gates(0)))
-        model = builder.goes_on(cut, builder.synthesizer(cut - 1).model(newest))
-        with store.transaction("succession"):
-            for key, value in identity_of(config, secure=is_secure(gates(0)), seed=seed).items():
-                store.put_meta(key, value)
-            store.put_meta(CUTS, json.dumps(config.cuts))
-            store.append_segment(cut, dict(model))
-            store.append_ledger(builder.claim_at(cut))
-            store.put_counter(mechanism.init())
-            store.put_models(cut - 1, {})
-            _move(config, store, read_again=read_again)
+        _begin(config, store, cut, newest, secure=is_secure(gates(0)), seed=seed, read_again=read_again)
         store.wipe()
     return config
 
@@ -164,6 +153,23 @@ def _ended(old: StreamConfig, store: Store) -> tuple[int, Models]:
             "first. Nothing was changed."
         )
     return last.tick + 1, marked[1]
+
+
+def _begin(
+    config: StreamConfig, store: Store, cut: int, newest: Models, *, secure: bool, seed: int | None, read_again: bool
+) -> None:
+    """Write down that the successor goes on, after the newest model, in one transaction."""
+    builder = builder_from(config, store, secure=secure)
+    model = builder.goes_on(cut, builder.synthesizer(cut - 1).model(newest))
+    with store.transaction("succession"):
+        for key, value in identity_of(config, secure=secure, seed=seed).items():
+            store.put_meta(key, value)
+        store.put_meta(CUTS, json.dumps(config.cuts))
+        store.append_segment(cut, dict(model))
+        store.append_ledger(builder.claim_at(cut))
+        store.put_counter(synthesizer_of(config).mechanism.init())
+        store.put_models(cut - 1, {})
+        _move(config, store, read_again=read_again)
 
 
 def _refuse_to_read_otherwise(old: StreamConfig, new: StreamConfig) -> None:
