@@ -80,6 +80,9 @@ SYNTHESIZERS: dict[str, SynthesizerKind] = {
 # refuses it, so that nothing changes under it. Those before were never part of a version.
 EDITION = 15
 
+# Above these a promise is called weak; above the last, next to nothing.
+WEAK_EPSILON, WEAK_DELTA, NO_EPSILON = 4.0, 1e-6, 10.0
+
 # How a budget is divided among tables: synthstream.kernel.tables.
 Split = Literal["auto", "equal", "sqrt-cells", "by-order"]
 Noise = Literal["gaussian", "laplace"]

@@ -17,6 +17,7 @@ import numpy as np
 from synthstream.config.config import StreamConfig
 from synthstream.config.places import words_of
 from synthstream.forecast.rates import Rate
+from synthstream.kinds import NO_EPSILON, WEAK_DELTA, WEAK_EPSILON
 from synthstream.privacy import EVENT, Claim, Unit
 from synthstream.schema.columns import MISSING, OTHER, Boolean, Category
 from synthstream.schema.naming import clash, names_a_person
@@ -24,8 +25,6 @@ from synthstream.schema.polygons import BEYOND
 from synthstream.synthesizers.assembly import MANY, group_factor, synthesizer_of
 from synthstream.workload import Workload
 
-# Above these, a promise of epsilon is weak, and next to nothing; above this, delta is likely to matter.
-_WEAK, _NOTHING, _LIKELY = 4.0, 10.0, 1e-6
 # Columns with fewer values are never too large.
 _FEW_VALUES = 16
 # So many of the columns that are too large are named.
@@ -89,15 +88,15 @@ def cautions_of(
 def weak_budget(config: StreamConfig) -> Iterator[Caution]:
     """Warnings of a budget that protects little, whatever is measured."""
     budget = config.privacy.budget
-    if budget.epsilon > _WEAK:
-        what = "next to nothing" if budget.epsilon > _NOTHING else "little"
+    if budget.epsilon > WEAK_EPSILON:
+        what = "next to nothing" if budget.epsilon > NO_EPSILON else "little"
         one = "one person" if config.privacy.unit.of_persons else "one row"
         yield Caution(
             "privacy.epsilon",
             f"epsilon = {budget.epsilon:g} promises {what}: {one} may make a conclusion e^{budget.epsilon:g} times as "
             "likely. At 1 that is 2.72 times; above 4 think twice.",
         )
-    if budget.delta > _LIKELY:
+    if budget.delta > WEAK_DELTA:
         yield Caution(
             "privacy.delta",
             f"delta = {budget.delta:g} allows the promise to fail altogether with a chance of one in "

@@ -5,12 +5,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from synthstream.kinds import spelled
+from synthstream.kinds import NO_EPSILON, WEAK_DELTA, WEAK_EPSILON, spelled
 from synthstream.report.page import small
 from synthstream.report.scales import number
-
-# Above these a promise is called weak; above the last, next to nothing.
-_WEAK_EPSILON, _WEAK_DELTA, _NO_EPSILON = 4.0, 1e-6, 10.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,12 +35,12 @@ class Promise:
     @property
     def is_empty(self) -> bool:
         """Whether it promises next to nothing."""
-        return self.epsilon > _NO_EPSILON
+        return self.epsilon > NO_EPSILON
 
     @property
     def is_weak(self) -> bool:
         """Whether nobody should rely on it."""
-        return self.epsilon > _WEAK_EPSILON or self.delta > _WEAK_DELTA
+        return self.epsilon > WEAK_EPSILON or self.delta > WEAK_DELTA
 
     @property
     def warning(self) -> str:
@@ -53,9 +50,9 @@ class Promise:
         parts = []
         if self.is_empty:
             parts.append(f"ε = {self.epsilon:g} promises next to nothing.")
-        elif self.epsilon > _WEAK_EPSILON:
+        elif self.epsilon > WEAK_EPSILON:
             parts.append(f"The promise is weak: ε = {self.epsilon:g} is large.")
-        if self.delta > _WEAK_DELTA:
+        if self.delta > WEAK_DELTA:
             start = "There is" if parts else "The promise is weak: there is"
             parts.append(f"{start} a chance of {self._chance} that it does not hold at all (δ = {small(self.delta)}).")
         return " ".join(parts)
@@ -67,7 +64,7 @@ class Promise:
         if self.is_empty:
             return f"{said}a conclusion about {self.whom} may become so much more likely that the promise means nothing"
         said += f"no conclusion about {self.whom} becomes more than {_above(math.exp(self.epsilon))} times as likely"
-        if self.delta > _WEAK_DELTA:
+        if self.delta > WEAK_DELTA:
             return f"{said}, but for a chance of {self._chance} that it does not hold at all"
         if self.delta:
             return f"{said}, plus a probability of δ = {small(self.delta)}"
