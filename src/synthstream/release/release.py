@@ -215,7 +215,7 @@ class Release(Sent, ABC):
         """
         if self.counted is None:
             raise SchemaError("series: streams of points have no tables, and a window is no tick")
-        return self.files("series.parquet") if self.files is not None and self.has_series else self.counted()
+        return self.counted() if self.files is None else self.files("series.parquet")
 
     def _dates(self) -> dict[str, pl.Expr]:
         """Columns of the tables: the span of the tick, on the stream's own wall clock."""

@@ -170,9 +170,7 @@ class Explorer:
         return found
 
     def _series(self, tick: Tick, span: str) -> pl.DataFrame:
-        """Lines of ``series.parquet`` of a release; none if it is too old to have one."""
-        if SERIES not in tick.manifest["files"]:
-            return pl.DataFrame(schema={"column": pl.String})
+        """Lines of ``series.parquet`` of a release."""
         return self._found.sink.read(tick.tick, SERIES).filter(pl.col("span") == span)
 
     def _masses(self, tick: Tick) -> FloatArray:
@@ -285,7 +283,7 @@ class Explorer:
         if self._config.workload is None:
             return [round(mass) for mass in self._masses(tick)[self._small].tolist()]
         lines = self._series(tick, "running") if self._running or self._epochs else pl.DataFrame()
-        if self._epochs and lines.height:
+        if self._epochs:
             sums = self._sums.get(tick.tick, (np.full(self._small.size - 1, np.nan), None))[0]
             return [*_rounded(lines["measured"][:1]), *_rounded(pl.Series(sums).fill_nan(None))]
         if lines.height == self._small.size:
@@ -345,7 +343,6 @@ def _known(script: str | None, heads: Sequence[str]) -> tuple[dict[str, list[Any
     with suppress(ValueError, LookupError, TypeError, AttributeError):
         facts = json.loads((script or "").removeprefix(_FACTS).removesuffix(");\n"))
         if facts["heads"] == list(heads[: len(facts["heads"])]):
-            # Scripts of earlier versions have no errors, and other numbers for epochs.
             singles = dict(zip(facts["heads"], facts["singles"], strict=True))
             return singles, dict(zip(facts["heads"], facts["errors"], strict=False)), facts["steps"]
     return {}, {}, {}
