@@ -34,13 +34,14 @@ def check_mirror(file: File, base: Path, mirror: AnyMirror) -> None:
 
 def _check_objects(file: File, mirror: FilesMirror) -> None:
     """Raise if the place is another one too, or holds what is read."""
+    place = str(mirror.path)
     if mirror.path.bucket:
-        raise ConfigError(f"path = {mirror.place!r}: is a bucket whole. Name a folder in it, as in {mirror.place}/open")
+        raise ConfigError(f"path = {place!r}: is a bucket whole. Name a folder in it, as in {place}/open")
     others = [other.path for other in file.mirror if isinstance(other, FilesMirror) and other is not mirror]
     if isinstance(file.source, Files) and isinstance(file.source.path, ObjectPath):
         others.append(ObjectPath(str(file.source.path.parent)))
     if any(mirror.path.is_relative_to(other) or other.is_relative_to(mirror.path) for other in others):
-        raise ConfigError(f"path = {mirror.place!r}: is another place too, or one lies in the other. Name another one")
+        raise ConfigError(f"path = {place!r}: is another place too, or one lies in the other. Name another one")
 
 
 def _check_table(file: File, mirror: PostgresMirror) -> None:

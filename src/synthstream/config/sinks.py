@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, ClassVar, Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import BeforeValidator, ByteSize, Field, InstanceOf
 from typing_extensions import override
@@ -35,15 +35,9 @@ class DeltaMirror(Section):
         path: a folder, or an address (``s3://...``).
     """
 
-    service: ClassVar[None] = None
     kind: Literal["delta"]
     path: Name
     content: Content = "rows"
-
-    @property
-    def place(self) -> str:
-        """Folder or address."""
-        return self.path
 
     @override
     def within(self, base: Path) -> Self:
@@ -62,11 +56,6 @@ class PostgresMirror(Section):
     table: Name
     service: Service | None = None
     content: Content = "rows"
-
-    @property
-    def place(self) -> str:
-        """The table."""
-        return self.table
 
     @override
     def within(self, base: Path) -> Self:
@@ -88,14 +77,8 @@ class FilesMirror(Section):
         path: an address, such as ``s3://open/visits``.
     """
 
-    service: ClassVar[None] = None
     kind: Literal["files"]
     path: Annotated[InstanceOf[ObjectPath], BeforeValidator(_objects)]
-
-    @property
-    def place(self) -> str:
-        """The address."""
-        return str(self.path)
 
 
 AnyMirror = DeltaMirror | PostgresMirror | FilesMirror

@@ -11,7 +11,7 @@ from typing import Any
 
 from synthstream.config.config import StreamConfig, load
 from synthstream.config.settings import SETTINGS
-from synthstream.config.sinks import SIMULATED, AnyMirror, DeltaMirror, FilesMirror, SinkConfig
+from synthstream.config.sinks import SIMULATED, AnyMirror, DeltaMirror, FilesMirror, PostgresMirror, SinkConfig
 from synthstream.environment import REAL, Env
 from synthstream.errors import ConfigError, NotReleased, SinkError
 from synthstream.publish.delta import DeltaTable
@@ -96,7 +96,8 @@ def parquet_sink(config: SinkConfig, env: Env = REAL) -> ParquetSink:
 
 def mark_of(mirror: AnyMirror) -> str:
     """What a state knows a mirror by: its kind and address, as a hash, wherever in ``stream.toml`` it stands."""
-    address = hashlib.sha256(json.dumps([mirror.place, mirror.service]).encode()).hexdigest()
+    place = (mirror.table, mirror.service) if isinstance(mirror, PostgresMirror) else (str(mirror.path), None)
+    address = hashlib.sha256(json.dumps(place).encode()).hexdigest()
     return f"copied to {mirror.kind} {address}"
 
 
