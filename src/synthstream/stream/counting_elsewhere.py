@@ -18,7 +18,7 @@ class Counting(BatchCounting):
 
     Args:
         config: of the stream, or the path of its ``stream.toml``; with [after], as ``Stream(...).config`` or
-            ``Published(...).config`` has it, which know where its lives ended.
+            ``Releases(...).config`` has it, which know where its lives ended.
 
     Example:
         >>> import polars as pl

@@ -1,6 +1,6 @@
 """The contract of a synthesizer: a mechanism joined with its fit, and what it knows of itself.
 
-Adding one is a class here or elsewhere, and a line in a registry (:mod:`synthstream.synthesizers.registry`). No other
+Adding one is a class here or elsewhere, and :func:`synthstream.synthesizers.assembly.register`. No other
 room asks which kind it has.
 """
 
