@@ -104,11 +104,12 @@ class DeltaSource:
         origin, instants = self._table(known)
         place = place_in(after, origin, name=self.name)
         first, version, number, done = (known.newest, known.newest, 0, 0) if place is None else place[:4]
+        later = self._appended if self._changes is None else self._changed
         if place is not None:
             self._refuse_another_past(known, version if done else version - 1, place[4])
         for now in range(version, known.newest + 1):
             seal = self._seal(known, now)
-            files = self._whole(known, now) if now == first else self._later(known, now)
+            files = (self._whole if now == first else later)(known, now)
             for at in range(number, len(files)):
                 rows = 0
                 for frame in self._rows(files[at], now, instants):
@@ -228,10 +229,6 @@ class DeltaSource:
                 added = self._added(told)
                 found[added.path] = added
         return [found[path] for path in sorted(found)]
-
-    def _later(self, known: _Known, version: int) -> list[_Added]:
-        """Files with rows of what a version did."""
-        return self._appended(known, version) if self._changes is None else self._changed(known, version)
 
     def _changed(self, known: _Known, version: int) -> list[_Added]:
         """Files of changes that a version wrote; or, if it wrote none, those whose rows it took away and added.

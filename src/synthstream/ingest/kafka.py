@@ -126,8 +126,9 @@ class KafkaSource:
             if self._in_avro:
                 self._avro = AvroMessages(self.name, registry)
             self._refusals = set()
+            settings["error_cb"] = lambda error: self._refusals.add(error.code())
             try:
-                self._consumer = Consumer(settings | {"error_cb": self._refused}, logger=_SILENT)
+                self._consumer = Consumer(settings, logger=_SILENT)
             except (KafkaException, TypeError, ValueError) as error:
                 named = re.match(r'No such configuration property: "([\w.]+)"', _text(error))
                 which = f'"{named[1]}" is no setting of librdkafka' if named else "a setting has a value that cannot be"
@@ -165,9 +166,6 @@ class KafkaSource:
             raise SourceError(f"{self.name}: no server is named. Set {_SERVERS}.")
         registry = {key.removeprefix(PREFIX): found.pop(key) for key in list(found) if key.startswith(PREFIX)}
         return found | _OURS, registry
-
-    def _refused(self, error: KafkaError) -> None:
-        self._refusals.add(error.code())
 
     def _look_up(self, consumer: Consumer) -> tuple[str, list[int]]:
         """The cluster's id, and the partitions of the topic. The registry answers, too."""

@@ -256,7 +256,7 @@ class ParquetSink:
         measured = pl.DataFrame({"released": release.released})
         rows = release.published if self._rows is None else release.rows(self._rows)
         frames = {"rows": rows, "tables": release.tables, "measured": measured}
-        for name, frame in (frames | ({"series": release.series} if release.has_series else {})).items():
+        for name, frame in (frames | ({} if release.counted is None else {"series": release.series})).items():
             path = folder / f"{name}.parquet"
             self._env.do(f"write {name}", partial(write_parquet, path, frame, None if release.secure else NOT_PRIVATE))
             hashes[path.name] = hashlib.sha256(path.read_bytes()).hexdigest()

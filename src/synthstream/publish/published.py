@@ -288,7 +288,8 @@ class Releases:
         if column is not None:
             raise SchemaError("series: no table of a column tells events in a box or polygons; leave the column out")
         if isinstance(release := self.last, TableRelease):
-            since = max((self._recorded(name) for name in release.schema.names_of_places), default=0)
+            schema = release.schema
+            since = max((self._recorded(schema.names[grids[-1]]) for grids in schema.places.values()), default=0)
             return located_by_step(self.config.clock, release, self._counted(every), (lower, upper), every, since)
         builder, spans = self._builder(newest := self._newest()).once(), steps(self.config.clock, every, newest=newest)
         for step in spans:

@@ -197,11 +197,6 @@ class Release(Sent, ABC):
     def tables(self) -> pl.DataFrame:
         """All counts that are published beside the rows."""
 
-    @property
-    def has_series(self) -> bool:
-        """Whether ``series.parquet`` is one of its files."""
-        return self.counted is not None
-
     @cached_property
     def series(self) -> pl.DataFrame:
         """The total and all tables of one column, as they were counted in its tick, and up to its end.

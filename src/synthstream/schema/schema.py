@@ -81,11 +81,6 @@ class Schema:
         """The districts of each place that has some."""
         return {column.place: column for column in self.columns if isinstance(column, Districts)}
 
-    @property
-    def names_of_places(self) -> list[str]:
-        """Names of the finest grid of each place."""
-        return [self.names[grids[-1]] for grids in self.places.values()]
-
     def of_one_place(self, columns: Collection[int]) -> bool:
         """Whether columns, by position, are grids or districts of one place alone."""
         found = [self.columns[c] for c in columns]
