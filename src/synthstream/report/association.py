@@ -11,6 +11,7 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import chi2, norm
+from scipy.stats.contingency import association
 
 from synthstream.fit.joints import possible
 from synthstream.fit.targets import simplex
@@ -56,9 +57,7 @@ def cramers_v(table: FloatArray) -> float | None:
     table = table[table.sum(axis=1) > 0][:, table.sum(axis=0) > 0]
     if min(table.shape) < 2:
         return None
-    expected = np.outer(table.sum(axis=1), table.sum(axis=0)) / table.sum()
-    squared = float(((table - expected) ** 2 / expected).sum() / table.sum()) / (min(table.shape) - 1)
-    return math.sqrt(min(squared, 1.0))
+    return min(float(association(table.astype(np.int64), method="cramer")), 1.0)
 
 
 def chance_of(

@@ -240,16 +240,7 @@ def quantiles(counts: FloatArray, edges: Sequence[float]) -> tuple[float, ...] |
     total = counts.sum()
     if total <= 0:
         return None
-    shares = np.concatenate([[0.0], np.cumsum(counts) / total])
-    filled = np.concatenate([[True], np.diff(shares) > 0])  # of bins without events only the end of the last counts
-    starts = np.asarray(edges)[:-1][np.diff(shares) > 0]
-    ends = np.asarray(edges)[filled]
-    at = []
-    for q in QUANTILES:
-        k = min(int(np.searchsorted(shares[filled][1:], q - 1e-12)), len(starts) - 1)
-        low, high = shares[filled][k], shares[filled][k + 1]
-        at.append(float(starts[k] + (ends[k + 1] - starts[k]) * min(max((q - low) / (high - low), 0.0), 1.0)))
-    return tuple(at)
+    return tuple(np.interp(QUANTILES, np.concatenate([[0.0], np.cumsum(counts) / total]), edges).tolist())
 
 
 def middle_chart(
