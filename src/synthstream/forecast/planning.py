@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -24,7 +25,7 @@ from synthstream.release.display import framed
 from synthstream.schema.clock import Clock
 from synthstream.synthesizers.assembly import claim_of, synthesizer_of
 from synthstream.synthesizers.bounds import BETA
-from synthstream.synthesizers.contract import RowErrors, Synthesizer, TableMechanism
+from synthstream.synthesizers.contract import RowErrors, Synthesizer
 from synthstream.synthesizers.simulation.tables import box_variance
 from synthstream.synthesizers.succession import promise_of, waits_as_other
 
@@ -269,7 +270,7 @@ def plan(
         caveat=made.caveat,
         exact=made.exact_forecast,
         unforeseen=made.unforeseen,
-        tables={} if made.tables is None else _tables(made.tables),
+        tables={} if made.tables is None else dict(sorted(Counter(map(len, made.tables.workload.marginals)).items())),
         cells=made.cells,
         state_bytes=made.state_bytes(clock.horizon),
         tick_bytes=100 if made.tables is None else 3 * made.cells,  # measured: 2 to 3 bytes for each compressed count
@@ -385,11 +386,6 @@ def _largest_words(forecasts: Sequence[Forecast], what: str) -> str:
         f"With probability {1 - BETA:.0%}, no cell of any table of one release is off by more than {', '.join(known)} "
         f"events, {what}."
     )
-
-
-def _tables(mechanism: TableMechanism) -> dict[int, int]:
-    orders = [len(m) for m in mechanism.workload.marginals]
-    return {k: orders.count(k) for k in sorted(set(orders))}
 
 
 def _facts_of(budgeted: Budgeted, configured: bool) -> dict[str, Any]:
