@@ -56,7 +56,7 @@ def settle_kind(store: Store, kind: Literal["files", "log"], name: str, *, late:
     last = store.meta(_SOURCE)
     if last == kind:
         return
-    if not new_files and (last is not None or (late and kind == "files")):
+    if not new_files and (last is not None or (late if kind == "files" else counted(store))):
         other = "files" if kind == "log" else "a table or topic" if last else "elsewhere, or none at all,"
         raise SourceError(
             f"{name}: this stream has counted events from {other} until now. Those that are here, too, would count "
