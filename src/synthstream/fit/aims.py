@@ -19,6 +19,7 @@ import numpy as np
 from synthstream.constraints import Group
 from synthstream.fit.beyond import Found, Tables, beyond_noise, freedom, prior, with_slopes
 from synthstream.fit.changes import lately, standing_out, towards
+from synthstream.fit.empty import emptied
 from synthstream.fit.joints import Joint, estimate, possible
 from synthstream.fit.nested import nests_of, of_nest
 from synthstream.fit.ordered import evened
@@ -371,6 +372,10 @@ def _associations(
     alone = np.sqrt(np.minimum(squares[0] / np.maximum(squares[1], SMALLEST), 1.0))
     alone[squares[1] == 0] = 1.0
     alone[[c for q in best.shared.means for c in workload.marginals[q]]] = 0.0
+    if how.ordered:
+        for q, (mean, error) in found.items():
+            independent = independent_counts([margins[c] for c in workload.marginals[q]], rows)
+            found[q] = emptied(mean, whole[q], independent, noises[q]), error
     return found, alone
 
 
