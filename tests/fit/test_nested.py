@@ -8,7 +8,7 @@ import pytest
 from synthstream.constraints import Group, joined
 from synthstream.fit.aims import aims
 from synthstream.fit.nested import nests_of
-from synthstream.fit.population import fit
+from synthstream.fit.population import Population, fit
 from synthstream.fit.targets import Targets, independent_counts
 from synthstream.measured import Measured
 from synthstream.workload import CodeArray, FloatArray, Workload
@@ -75,6 +75,41 @@ def test_together_tables_are_nearer_the_truth_than_each_on_its_own(strength: flo
     """With no association, with a strong one of a single column, and with less noise."""
     rows = events(2, strength)
     assert error(rows, sigma, nested=True) < 0.8 * error(rows, sigma, nested=False)
+
+
+def test_what_goes_with_many_events_is_kept_and_noise_of_few_is_not() -> None:
+    """Three flags of many events are alike in how they depend on the quarter; of the seven rare ones none does."""
+    often, rare, kept, followed = [(f, 10) for f in range(3)], [(f, 10) for f in range(3, 10)], [], []
+    for seed in range(8):
+        rng = np.random.default_rng(seed)
+        cell = rng.integers(0, 64, EVENTS)
+        chance = np.full((EVENTS, FLAGS), 0.03)
+        chance[:, :3] = 0.3 + np.where(cell[:, None] // 16 % 2, 0.06, -0.06)
+        rows = np.column_stack([rng.random((EVENTS, FLAGS)) < chance, cell // 16, cell // 4, cell]).astype(np.int32)
+        found, true = aimed(rows, 120.0, seed=seed).cells, WORKLOAD.count(rows).astype(np.float64)
+        kept += [np.mean((beyond(found, pair) - beyond(true, pair)) ** 2) for pair in often]
+        kept[-3:] = [x / np.mean(beyond(true, pair) ** 2) for x, pair in zip(kept[-3:], often, strict=True)]
+        followed += [np.mean(beyond(found, pair) ** 2) for pair in rare]
+    assert np.mean(kept) < 0.7
+    assert np.sqrt(np.mean(followed)) < 12
+
+
+def test_rows_leave_what_was_shrunk_to_nothing() -> None:
+    """All rows of a flag were in one half by chance; its table is drowned in noise, so it is aimed at all places."""
+    rng = np.random.default_rng(4)
+    cell = rng.integers(0, 64, EVENTS)
+    flags = np.zeros((EVENTS, FLAGS), dtype=np.int32)
+    flags[np.flatnonzero(cell < 32)[:1500], 0] = 1
+    codes = np.column_stack([flags, cell // 16, cell // 4, cell]).astype(np.int32)
+    even = codes.copy()
+    even[:, 0] = rng.permutation(codes[:, 0])
+    variance = np.where(WORKLOAD.order < 2, 50.0, 150.0) ** 2
+    values = WORKLOAD.count(even) + np.repeat(np.sqrt(variance), WORKLOAD.lengths) * rng.normal(size=WORKLOAD.cells)
+    known = Measured(tick=9, workload=WORKLOAD, values=values, variance=variance)
+    start = Population.of(WORKLOAD, codes)
+    found = fit(known, start=start, seed=1, groups=[NEST], fresh=True, memory=0.0)
+    where = found.counts(WORKLOAD)[WORKLOAD.slice_of((0, 10))].reshape(2, 4)[1]
+    assert where[2:].sum() > 0.25 * 1500
 
 
 @pytest.mark.parametrize("taken", [1.0, 1e-4])

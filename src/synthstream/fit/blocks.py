@@ -21,7 +21,7 @@ from synthstream.workload import CodeArray, FloatArray, IntArray, Workload
 # Of a group with more combinations than all are offered of, a row is offered some, in proportion to their counts.
 _DRAWN = 64
 # Joint counts pool several tables, of which each grid, or code, tells of the others: they have about half of the noise.
-_JOINT = 0.5
+JOINT = 0.5
 
 
 class Blocks(NamedTuple):
@@ -153,13 +153,14 @@ def work(g, blocks):  # type: ignore[no-untyped-def]
 
 
 @numba.njit(cache=True, nogil=True)
-def shift(g, begin, length, codes, residual, weights, touched, blocks, effort, least, state):  # type: ignore[no-untyped-def]
+def shift(g, begin, length, codes, residual, weights, touched, blocks, effort, noises, state):  # type: ignore[no-untyped-def]
     """Offer other combinations of one group to some rows from ``begin`` on, in a circle; the number that moved."""
     rows, first, last = codes.shape[1], blocks.first[g], blocks.first[g + 1]
-    scores, weight = np.empty(blocks.sizes[first:last].sum()), np.zeros(last - first)
+    scores, weight, noise = np.empty(blocks.sizes[first:last].sum()), np.zeros(last - first), np.zeros(last - first)
     for k in range(first, last):
         for h in range(blocks.alone[k], blocks.alone[k + 1]):
             weight[k - first] += weights[blocks.single[h]]
+            noise[k - first] += noises[blocks.single[h]]
     tables = blocks.several[g + 1] - blocks.several[g]
     bases, here = np.empty(tables, dtype=np.int64), np.empty(tables, dtype=np.int64)
     old, moved = np.empty(last - first, dtype=np.int64), 0
@@ -167,8 +168,9 @@ def shift(g, begin, length, codes, residual, weights, touched, blocks, effort, l
         row = i if i < rows else i - rows
         _score(g, codes[:, row], old, here, scores, bases, residual, weights, blocks)
         limit = effort.lively if touched[row] else effort.calm
-        least_gain = limit * limit * 2.0 * least * _JOINT
-        state, new = _offered(g, old, here, scores, weight, bases, residual, weights, blocks, least_gain, state)
+        state, new = _offered(
+            g, old, here, scores, weight, noise, bases, residual, weights, noises, blocks, limit * limit, state
+        )
         if new < 0:
             continue
         _leave(g, new, codes[:, row], old, here, bases, residual, blocks)
@@ -211,7 +213,7 @@ def _score(g, codes, old, here, scores, bases, residual, weights, blocks):  # ty
 
 
 @numba.njit(cache=True, nogil=True)
-def _offered(g, old, here, scores, weight, bases, residual, weights, blocks, least_gain, state):  # type: ignore[no-untyped-def]
+def _offered(g, old, here, scores, weight, noise, bases, residual, weights, noises, blocks, clear, state):  # type: ignore[no-untyped-def]
     """One of the combinations that improve a row enough, in proportion to their counts; -1 if there is none."""
     begin, end = blocks.begin[g], blocks.begin[g + 1]
     few = end - begin <= ALL_OFFERED
@@ -221,8 +223,8 @@ def _offered(g, old, here, scores, weight, bases, residual, weights, blocks, lea
         if not few:
             state, bits = step(state)
             k = np.searchsorted(blocks.cumulative[begin:end], share(bits), side="right")
-        gain, noise = _gain(g, k, old, here, scores, weight, bases, residual, weights, blocks)
-        if gain <= 0.0 or gain * gain <= least_gain * noise:
+        gain, own = _gain(g, k, old, here, scores, weight, noise, bases, residual, weights, noises, blocks)
+        if gain <= 0.0 or gain * gain <= clear * own:
             continue
         if not few:
             return state, k
@@ -235,16 +237,17 @@ def _offered(g, old, here, scores, weight, bases, residual, weights, blocks, lea
 
 
 @numba.njit(cache=True, nogil=True)
-def _gain(g, k, old, here, scores, weight, bases, residual, weights, blocks):  # type: ignore[no-untyped-def]
-    """How far half of the weighted squared distance falls; and the weights of the tables whose cell changes."""
+def _gain(g, k, old, here, scores, weight, noise, bases, residual, weights, noises, blocks):  # type: ignore[no-untyped-def]
+    """How far half of the weighted squared distance falls; and the noise of that, of the tables whose cell changes."""
     width = blocks.first[g + 1] - blocks.first[g]
     at = blocks.place[g] + k * width
-    gain, total = 0.0, 0.0
+    gain, total, own = 0.0, 0.0, 0.0
     for j in range(width):
         value = blocks.codes[at + j]
         if value != old[j]:
             gain += scores[old[j]] - scores[value]
             total += weight[j]
+            own += noise[j]
     for t in range(blocks.several[g], blocks.several[g + 1]):
         j = t - blocks.several[g]
         cell = blocks.cells[blocks.where[t] + k]
@@ -252,7 +255,8 @@ def _gain(g, k, old, here, scores, weight, bases, residual, weights, blocks):  #
             one = weights[blocks.tables[t]]
             gain += one * (residual[bases[j] + here[j]] - residual[bases[j] + cell])
             total += one
-    return gain - total, total
+            own += noises[blocks.tables[t]]
+    return gain - total, own
 
 
 @numba.njit(cache=True, nogil=True)

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numba
 import numpy as np
 
-from synthstream.fit.blocks import blocks_of, shift, work
+from synthstream.fit.blocks import JOINT, blocks_of, shift, work
 from synthstream.fit.lanes import LANES, add_up, change_all
 from synthstream.fit.randomness import below, share, step
 from synthstream.fit.targets import Targets
@@ -116,7 +116,6 @@ def move(
         np.array(movers, dtype=np.int64),
         effort,
         aim.errors,
-        least,
         _AT_MOST * min(effort.blocks, 32),
         np.uint64(state),
     )
@@ -147,13 +146,14 @@ def _layout(workload: Workload) -> _Layout:
 
 @numba.njit(cache=True, nogil=True)
 def _search(  # type: ignore[no-untyped-def]
-    codes, residual, weights, chances, sizes, touched, layout, blocks, movers, effort, errors, least, budget, state
+    codes, residual, weights, chances, sizes, touched, layout, blocks, movers, effort, errors, budget, state
 ):
     """Visit blocks of rows in a circle, each column by column, until rows are still or the work is done.
 
     ``movers``: columns, and groups of them, which are numbered after all columns.
     """
     width, rows = codes.shape
+    noises = 2.0 * JOINT * weights**2 * errors  # of the gain of a row that leaves one cell of a table for another
     places = np.concatenate((np.zeros(1, dtype=np.int64), np.cumsum(sizes)))
     order = movers.copy()
     per_row = 0
@@ -178,7 +178,7 @@ def _search(  # type: ignore[no-untyped-def]
         for c in order:
             if c >= width:
                 state, found = shift(
-                    c - width, begin, length, codes, residual, weights, touched, blocks, effort, least, state
+                    c - width, begin, length, codes, residual, weights, touched, blocks, effort, noises, state
                 )
                 moved += found
                 continue

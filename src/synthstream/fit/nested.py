@@ -22,7 +22,7 @@ from synthstream.workload import FloatArray, IntArray, Workload
 
 # Only variation beyond this number of standard deviations of the noise counts. More than of other tables: there are
 # many of these, most hold little, and what noise puts there moves whole districts.
-_CAUTION = 2.0
+_CAUTION = 1.0
 
 
 class Nest(NamedTuple):
@@ -95,7 +95,8 @@ def of_nest(
     """
     workload, margins, priors = tables.workload, tables.margins, tables.priors
     known = [_pooled(nest, workload, associations, tables.noises, k) for k in range(len(nest.tables))]
-    outer = [functools.reduce(np.multiply.outer, [priors[c] for c in others]).ravel() for others, _ in nest.tables]
+    alike = [_alike(own, margin / tables.rows) for own, margin in zip(priors, margins, strict=True)]
+    outer = [functools.reduce(np.multiply.outer, [alike[c] for c in others]).ravel() for others, _ in nest.tables]
     above: list[tuple[FloatArray, FloatArray]] = []
     for level, grid in enumerate(nest.columns):
         up = nest.parents[level - 1] if level else np.zeros(workload.sizes[grid], dtype=np.int64)
@@ -119,6 +120,14 @@ def of_nest(
             q = nest.tables[k][1][level]
             yield q, _back(mean, workload, q, grid), _back(error, workload, q, grid)
         above = found
+
+
+def _alike(prior: FloatArray, shares: FloatArray) -> FloatArray:
+    """Prior variances of a column's codes, scaled so that columns of one factor have relative associations of one size.
+
+    What goes with a rare value is then taken to be small: with twice as many events a cell is off by twice as many.
+    """
+    return prior * (float(np.sum((shares * (1 - shares)) ** 2)) / max(float(prior.sum()), SMALLEST))
 
 
 def _pooled(
