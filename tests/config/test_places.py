@@ -13,7 +13,7 @@ from synthstream.config.config import StreamConfig
 from synthstream.config.places import weights_of, words_of
 from synthstream.errors import ConfigError
 from synthstream.schema.places import View
-from synthstream.strategies.shares import by_size
+from synthstream.strategies.shares import at_refreshes, by_size
 from synthstream.synthesizers.assembly import claim_of, synthesizer_of
 from tests.support.configs import category, number, stream_toml
 
@@ -138,6 +138,10 @@ def test_grids_get_a_part_of_the_budget_and_no_more_is_spent(measure: str) -> No
     held = np.array([any(c > 1 for c in marginal) for marginal in config.workload.marginals])
     rho = 1 / engine.mechanism.variance(7)  # type: ignore[attr-defined]
     assert rho[pairs & held].sum() / rho[pairs].sum() == pytest.approx(0.25, rel=0.01)
+    often, anew = at_refreshes(config.workload, weights=weights)
+    singles = config.workload.order == 1
+    assert anew[singles & held].sum() / anew[singles].sum() == pytest.approx(0.6)
+    assert often.sum() + anew.sum() == pytest.approx(1.0)
     without = read(KIND, number("age", "bins = 4"))
     assert without.workload is not None
     assert weights_of(without.schema, without.workload) is None

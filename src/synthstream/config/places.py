@@ -35,7 +35,7 @@ _PURE, _PURE_POWER = 42.5, 1 / 3
 # Parts of the noise that are planned for: the finest grid alone, and all tables of grids with other columns together.
 _ALONE, _CROSSED = 0.07, 0.25
 # What all grids alone get of the part of tables of one column.
-_SINGLES = 0.5
+_SINGLES = 0.6
 _POWER = 1 / 3
 # Larger tables with a column of the focus have so many times the share of others: half of their noise.
 _FOCUS = 4.0
