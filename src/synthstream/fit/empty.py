@@ -24,7 +24,7 @@ _MORE = 1.0
 # tables with fewer cells than the second that are free, once margins are known.
 _TELLS, _FREE = 0.25, 3
 # Steps of expectation and maximisation, and the share of cells that are taken to be empty before the first one.
-_STEPS, _FIRST = 20, 0.2
+_STEPS, _FIRST = 8, 0.2
 # Rows are to leave an empty cell as if they were so many standard errors too many: for less, none moves.
 _AWAY = 2.0
 # Ratios of likelihoods are bounded: exponentials of more would overflow.
