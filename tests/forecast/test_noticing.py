@@ -18,6 +18,7 @@ from synthstream.forecast.noticing import Tick, _all_gaussian, chance, noticed, 
 from synthstream.forecast.warnings import Caution
 from synthstream.publish.outlets import simulated
 from tests.support.command import synthstream
+from tests.support.configs import number
 from tests.support.streams import KINDS, TICKS, configured, rows
 
 MANY = 4000
@@ -156,6 +157,16 @@ def test_nothing_is_told_before_there_are_releases_and_of_none_that_cannot_be_re
     assert config.sink is not None
     (config.sink.path / "000003" / "measured.parquet").write_bytes(b"damaged")
     assert noticed(config) == ()
+
+
+@pytest.mark.parametrize("kind", TABLES)
+def test_nothing_is_told_of_releases_of_other_settings(tmp_path: Path, kind: str) -> None:
+    """A first run that was stopped leaves no settings beside its releases, and the file may have changed since."""
+    assert once(tmp_path, kind, german(rows(MANY, 1)))
+    (tmp_path / "releases-simulated" / "settings.toml").unlink(missing_ok=True)
+    path = tmp_path / "stream.toml"
+    path.write_text(path.read_text().replace(number("x", "bins = 4", high=10), ""))
+    assert noticed(simulated(load(path))) == ()
 
 
 def test_run_status_and_report_say_it_and_releases_do_not(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from synthstream.errors import SynthstreamError
 from synthstream.forecast.warnings import Caution
 from synthstream.measured import Measured, Reading
 from synthstream.publish.building import Builder, from_releases
-from synthstream.publish.outlets import as_published, parquet_sink
+from synthstream.publish.outlets import as_published, parquet_sink, refuse_other_releases
 from synthstream.schema.columns import MISSING, OTHER, Boolean, Category, Column
 from synthstream.schema.districts import Districts
 from synthstream.schema.places import View
@@ -62,6 +62,7 @@ def noticed(config: StreamConfig, *, new: int = _NEWEST) -> tuple[Caution, ...]:
         return ()
     with suppress(SynthstreamError):  # who reads releases says what is wrong with them
         sink, config = parquet_sink(config.sink), as_published(config)
+        refuse_other_releases(config, sink)
         last = sink.last()
         if last is not None:
             builder = from_releases(config, sink, sink.measured, tick=last.tick, secure=True).once()
