@@ -551,6 +551,25 @@ def test_a_format_beside_times_in_iso_8601_is_to_be_left_out(tmp_path: Path) -> 
     assert "They are ISO 8601: leave datetime_format out." in words(found)
 
 
+def test_a_few_times_in_another_form_are_read_by_a_list_beside_the_form_of_the_others(tmp_path: Path) -> None:
+    """Whoever left the form out, or put another one in its place, would lose all other rows."""
+    text = toml().replace(csv(), csv(more='datetime_format = "%d.%m.%Y"\n'))
+    days = rows()["when"].to_list()
+    mixed = [*german(pl.Series("when", days[20:])), *(f"{day}T10:20" for day in days[:20])]
+    found = told(tmp_path, text, rows(when=mixed))
+    assert found.lines == ["[source]", 'datetime_format = ["%d.%m.%Y", "%Y-%m-%dT%H:%M"]']
+    assert "They are ISO 8601. Keep the form that reads the others: a list reads both." in words(found)
+    other = told(tmp_path, toml(), rows(when=[*german(pl.Series("when", days[:20])), *days[20:]]))
+    assert other.lines == []
+    assert "They look like day.month.year. Others are ISO 8601: a list of forms reads both" in words(other)
+
+
+def test_the_line_for_times_names_the_column_of_the_rows_that_they_are_read_from(tmp_path: Path) -> None:
+    column = '[[columns]]\nname = "hour"\nfrom = "end"\ntype = "datetime"\npart = "hour"\n'
+    found = told(tmp_path, toml(WARD, column), rows(end=german(rows()["when"])))
+    assert found.lines == ["[source]", 'datetime_format."end" = "%d.%m.%Y"']
+
+
 def test_nothing_is_said_of_columns_where_no_row_was_read(tmp_path: Path) -> None:
     found = told(tmp_path, toml(), rows().drop("ward"))
     assert found.verdict is Level.STOP

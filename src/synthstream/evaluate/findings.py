@@ -27,9 +27,9 @@ from synthstream.evaluate.formats import (
     separator_of,
     texts_of,
 )
-from synthstream.evaluate.look import UTF_16, Cells, Looked, Persons, Rows, persons_in
+from synthstream.evaluate.look import UTF_16, Cells, Looked, Persons, Rows, counting_in, persons_in
 from synthstream.forecast.warnings import off_by
-from synthstream.ingest.counting import columns_of
+from synthstream.ingest.counting import columns_of, forms_of
 from synthstream.schema.binned import Binned, Datetime
 from synthstream.schema.clock import due, written
 from synthstream.schema.columns import Category, Column
@@ -100,10 +100,10 @@ class Checked:
         values = dict[tuple[str, str | None], list[str]]()
         for line in dict.fromkeys(line for finding in self.findings for line in finding.lines):
             values.setdefault((line.key, line.column), []).append(line.value)
-        dated = {c.name for c in self.config.schema.columns if isinstance(c, Datetime)} | {self.config.clock.column}
+        config, source, shown = self.config, self.config.source, dict[str, dict[str, str]]()
+        dated = {c.read_from for c in config.schema.columns if isinstance(c, Datetime)} | {config.clock.column}
         forms = {column: found for (_, column), found in values.items() if column is not None}
         alone = forms.keys() == dated - {None} and len({tuple(found) for found in forms.values()}) == 1
-        source, shown = self.config.source, dict[str, dict[str, str]]()
         begun = source is not None and not source.formats.keys() <= {"*"}  # a table of forms that is there already
         for (key, column), found in values.items():
             # One format for all columns with times, or each with its own: others may be read as they are.
@@ -126,14 +126,6 @@ class Checked:
         return words, [(self.config.clock.boundary(begin + i * step), number) for i, number in enumerate(rows)]
 
 
-def counting_in(looked: Looked, open_tick: int) -> dict[int, int]:
-    """Rows by the tick that they would count in: their own, or the open one, where late and unreadable rows count."""
-    held = dict[int, int]()
-    for tick, number in looked.rows.ticks.items():
-        held[max(tick, open_tick)] = held.get(max(tick, open_tick), 0) + number
-    return held
-
-
 def checked(
     config: StreamConfig, looked: Looked, *, now: datetime, open_tick: int, changed: Sequence[str] = ()
 ) -> Checked:
@@ -149,7 +141,7 @@ def checked(
     if looked.rows.count:
         found += [*_times(config, looked, over, open_tick), *_zones(config, looked), *_of_persons(looked, persons)]
         for column in config.schema.columns:
-            found += _column(column, looked.rows)
+            found += _column(config, column, looked.rows)
         found += [*_signs(config, looked), *_points(config, looked)]
         found += [] if open_tick else _few(config, looked.rows.count, max(over, 1))
     found.sort(key=lambda finding: -finding.level)
@@ -228,7 +220,7 @@ def _times(config: StreamConfig, looked: Looked, over: int, open_tick: int) -> I
     about, count, unread = f"[clock] column = {clock.column!r}", rows.count, rows.time.unread
     first = "first" if open_tick == 0 else "open"
     if unread:
-        words, lines = lines_of_times(clock.column, rows.time.odd)
+        words, lines = _of_times(config, clock.column, rows.time, count)
         words = (
             f"({unread:,}) have a time that cannot be read, such as {texts_of(rows.time.odd, 3)} "
             f"({', '.join(sorted(rows.time.kinds))}). They would all count in the {first} tick. {words}"
@@ -296,7 +288,7 @@ def _zones(config: StreamConfig, looked: Looked) -> Iterator[Finding]:
         yield Finding(level=Level.LOOK, about="[clock] timezone", words=words)
 
 
-def _column(column: Column, rows: Rows) -> Iterator[Finding]:
+def _column(config: StreamConfig, column: Column, rows: Rows) -> Iterator[Finding]:
     cells, count, lines = rows.columns[column.name], rows.count, tuple[Line, ...]()
     name, what = column.name, "are not on the list"
     if isinstance(column, View):
@@ -311,7 +303,7 @@ def _column(column: Column, rows: Rows) -> Iterator[Finding]:
     yield from _some(cells.other, count, _OTHER, name, f"({cells.other:,}) {what}: {texts_of(cells.odd)}.", lines)
     yield from _alike(column, cells)
     if cells.unread:
-        words, lines = _reading(column, cells)
+        words, lines = _reading(config, column, cells, count)
         types = sorted(cells.kinds - {"String", "Object"})
         said = texts_of(cells.odd, 3) + (f"; the file says {', '.join(types)}" if types else "")
         words = f"cannot be read as {column.type}, such as {said}. They would count as missing. {words}".rstrip()
@@ -328,10 +320,15 @@ def _column(column: Column, rows: Rows) -> Iterator[Finding]:
             yield from _some(out, count, _CLAMPED, name, words)
 
 
-def _reading(column: Column, cells: Cells) -> tuple[str, tuple[Line, ...]]:
+def _of_times(config: StreamConfig, column: str, cells: Cells, count: int) -> tuple[str, tuple[Line, ...]]:
+    most = 2 * cells.unread < count - cells.empty
+    return lines_of_times(column, cells.odd, beside=forms_of(config).get(column, ()) if most else None)
+
+
+def _reading(config: StreamConfig, column: Column, cells: Cells, count: int) -> tuple[str, tuple[Line, ...]]:
     """What unreadable cells look like, and the key that would say so."""
     if isinstance(column, Datetime):
-        return lines_of_times(column.name, cells.odd)
+        return _of_times(config, column.read_from, cells, count)
     if column.type == "boolean":
         return 'Other words than true and false, yes and no, are values of type = "category".', ()
     if isinstance(column, Binned) or column.type == "number":

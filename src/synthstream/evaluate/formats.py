@@ -16,7 +16,7 @@ import polars as pl
 from synthstream.config.sources import Dialect
 from synthstream.ingest.lines import splitter
 from synthstream.schema.coercion import numbers, times
-from synthstream.schema.dialects import times_as
+from synthstream.schema.dialects import times_as, zoned
 from synthstream.schema.places import SIDES, View
 
 _DATES = (
@@ -30,6 +30,7 @@ _TIMES = (
 _TRIED, _MOST = 200, 0.9
 _EPOCHS = {10: "seconds", 13: "milliseconds", 16: "microseconds"}  # since 1970, by their digits
 _OF_HOURS = ("%Y-%m-%d %H:%M:%S%.f%#z", "%Y-%m-%dT%H:%M:%S%.f%#z")  # offsets without minutes, as COPY writes them
+_ISO = "They are ISO 8601: leave datetime_format out."
 _WORDS = {"d": "day", "m": "month", "Y": "year", "y": "year (2 digits)", "b": "month", "B": "month"}
 _WORDS |= {"H": "hour", "I": "hour", "M": "minute", "S": "second", "p": "AM or PM"}
 # How much of a text and of a value must be the same, as difflib counts it, for one to be a slip of the other.
@@ -66,9 +67,37 @@ def times_of(listed: Sequence[tuple[str, int]]) -> list[str]:
     return [form for form, rows in read.items() if rows >= least]
 
 
-def lines_of_times(column: str, odd: pl.DataFrame) -> tuple[str, tuple[Line, ...]]:
-    """What times look like that cannot be read, and the key that would say so."""
-    listed = _listed(odd)
+def lines_of_times(
+    column: str, odd: pl.DataFrame, *, beside: Sequence[str] | None = None
+) -> tuple[str, tuple[Line, ...]]:
+    """What times look like that cannot be read, and the key that would say so.
+
+    Args:
+        beside: forms in which most rows are read, none for ISO 8601; ``None`` if most cannot be read.
+
+    Example:
+        >>> odd = pl.DataFrame({"text": ["2026-01-31 12:00"], "rows": [7]})
+        >>> lines_of_times("when", odd)
+        ('They are ISO 8601: leave datetime_format out.', ())
+        >>> lines_of_times("when", odd, beside=["%d.%m.%Y"])[1]
+        (Line(key='datetime_format', value='["%d.%m.%Y", "%Y-%m-%d %H:%M"]', column='when'),)
+    """
+    words, lines = _lines_of_times(column, _listed(odd))
+    if beside is None:
+        return words, lines
+    found = [json.loads(line.value) for line in lines]
+    if not found and words == _ISO:
+        words, found = "They are ISO 8601.", times_of(_listed(odd))[:1]
+    if not beside and found:
+        return f"{words} Others are ISO 8601: a list of forms reads both, if it has one for each.", ()
+    if not found or {zoned(form) for form in found} != {zoned(form) for form in beside}:
+        return words, ()
+    lists = [json.dumps([*beside, form]) for form in found]
+    words += " Keep the form that reads the others: a list reads both."
+    return words, tuple(Line("datetime_format", text, column) for text in lists)
+
+
+def _lines_of_times(column: str, listed: Sequence[tuple[str, int]]) -> tuple[str, tuple[Line, ...]]:
     digits = {len(text) if text.isdigit() else 0 for text, _ in listed}
     if len(digits) == 1 and digits <= _EPOCHS.keys():
         unit = _EPOCHS[digits.pop()]
@@ -77,7 +106,7 @@ def lines_of_times(column: str, odd: pl.DataFrame) -> tuple[str, tuple[Line, ...
         return "They look like days as a spreadsheet counts them; convert them to ISO 8601.", ()
     texts = pl.Series([text for text, _ in listed], dtype=pl.String)
     if _most(listed, times(texts, timezone="UTC")):
-        return "They are ISO 8601: leave datetime_format out.", ()
+        return _ISO, ()
     for form in _OF_HOURS:
         if _most(listed, times_as(texts, [form])):
             return "They have offsets of hours.", (Line("datetime_format", f'"{form}"', column),)

@@ -293,6 +293,14 @@ def _unread(column: Column, series: pl.Series) -> Mask:
     return np.asarray(plain.encode(series) == plain.size - 1, dtype=np.bool_)
 
 
+def counting_in(looked: Looked, open_tick: int) -> dict[int, int]:
+    """Rows by the tick that they would count in: their own, or the open one, where late and unreadable rows count."""
+    held = dict[int, int]()
+    for tick, number in looked.rows.ticks.items():
+        held[max(tick, open_tick)] = held.get(max(tick, open_tick), 0) + number
+    return held
+
+
 def persons_in(config: StreamConfig, looked: Looked) -> Persons | None:
     """Those of a stream that protects persons; ``None`` of another."""
     unit, people = config.privacy.unit, looked.rows.people
