@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -25,7 +24,7 @@ from synthstream.schema.binned import Number, open_ended
 from synthstream.schema.columns import Column
 from synthstream.schema.coordinates import Coordinate
 from synthstream.schema.districts import Districts
-from synthstream.schema.naming import LATITUDE, LONGITUDE
+from synthstream.schema.naming import LATITUDE, LONGITUDE, words_of
 from synthstream.schema.places import View
 from synthstream.schema.polygons import features_of, rings_of
 from synthstream.workload import FloatArray, IntArray
@@ -82,7 +81,7 @@ def axes_of(columns: Sequence[Column], *, any_pair: bool = False) -> tuple[int, 
         for i, column in enumerate(columns)
         if isinstance(column, Coordinate) or (isinstance(column, Number) and column.even)
     ]
-    words = {i: set(re.split(r"[^a-z]+", columns[i].name.casefold())) for i in numbers}
+    words = {i: set(words_of(columns[i].name)) for i in numbers}
     latitude = [i for i in numbers if words[i] & LATITUDE]
     longitude = [i for i in numbers if words[i] & LONGITUDE]
     if latitude and longitude:

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 _KEYS = """
 id ids uid uuid guid person persons people patient rider user customer client member passenger driver employee student
 pupil subscriber account citizen resident tenant household email phone ssn mrn passport imsi msisdn
+kunde kundennr kundennummer patientennr patientennummer personalnummer matrikelnummer
 """
 _PERSON = frozenset(_KEYS.split())
 # Words that tell who somebody is, where they live, or how they are reached.
@@ -28,8 +29,8 @@ _SORTS = frozenset({"type", "class", "casual", "kind", "category", "status", "gr
 _MOMENT = frozenset({"time", "date", "datetime", "timestamp", "day", "when"})
 
 # Words of coordinates in degrees.
-LATITUDE = frozenset({"lat", "latitude"})
-LONGITUDE = frozenset({"lon", "lng", "long", "longitude"})
+LATITUDE = frozenset({"lat", "latitude", "latitud", "latitudine", "breitengrad"})
+LONGITUDE = frozenset({"lon", "lng", "long", "longitude", "longitud", "longitudine", "längengrad", "laengengrad"})
 
 # Columns that tables of counts and comparisons have beside those of the schema.
 _ANSWERS = """
@@ -54,7 +55,8 @@ def clash(names: Iterable[str]) -> str:
     )
 
 
-def _words(column: str) -> list[str]:
+def words_of(column: str) -> list[str]:
+    """Words of a name, without numbers, in small letters."""
     return [word.lower() for word in re.findall(r"[^\W\d_a-z]+(?![^\W\d_A-Z])|[A-Z]?[^\W\d_A-Z]+", column)]
 
 
@@ -62,10 +64,10 @@ def names_a_person(column: str) -> bool:
     """Whether a column's name sounds like the key of a person.
 
     Example:
-        >>> [names_a_person(name) for name in ("rider_id", "PatientNr", "Customer", "Owner Move In", "user_type")]
+        >>> [names_a_person(name) for name in ("rider_id", "PatientNr", "Kundennr", "Owner Move In", "user_type")]
         [True, True, True, False, False]
     """
-    words = _words(column)
+    words = words_of(column)
     return not _PERSON.isdisjoint(words) and words[-1] not in _SORTS
 
 
@@ -76,7 +78,7 @@ def identifies(column: str) -> bool:
         >>> [identifies(name) for name in ("Patient_ID", "E-Mail", "lastName", "Station name", "addressType")]
         [True, True, True, False, False]
     """
-    words = _words(column)
+    words = words_of(column)
     if words and words[-1] in _SORTS:
         return False
     together = " ".join(words)
@@ -90,7 +92,7 @@ def names_a_moment(column: str) -> bool:
         >>> [names_a_moment(name) for name in ("pickup_time", "eventDate", "lifetime")]
         [True, True, False]
     """
-    return not _MOMENT.isdisjoint(_words(column))
+    return not _MOMENT.isdisjoint(words_of(column))
 
 
 def coordinates_of(names: Iterable[str]) -> list[tuple[str, str, str]]:
@@ -99,10 +101,12 @@ def coordinates_of(names: Iterable[str]) -> list[tuple[str, str, str]]:
     Example:
         >>> coordinates_of(["dropoff_lng", "pickupLat", "lat2", "lat", "pickupLong", "Longitude", "dropoff_lat"])
         [('pickup', 'pickupLat', 'pickupLong'), ('', 'lat', 'Longitude'), ('dropoff', 'dropoff_lat', 'dropoff_lng')]
+        >>> coordinates_of(["Start_Längengrad", "Start_Breitengrad"])
+        [('start', 'Start_Breitengrad', 'Start_Längengrad')]
     """
     latitudes, longitudes = dict[str, str](), dict[str, str]()
     for name in names:
-        words = [*_words(name), *re.findall(r"\d+", name)]
+        words = [*words_of(name), *re.findall(r"\d+", name)]
         for axis, known in ((latitudes, LATITUDE), (longitudes, LONGITUDE)):
             if not known.isdisjoint(words):
                 axis.setdefault("_".join(word for word in words if word not in known), name)
