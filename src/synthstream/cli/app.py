@@ -81,7 +81,7 @@ Exit status:
   1    verify or audit found something wrong; run left files out, and published all that is due
   2    refused: the message says why, and what to do
   70   an error of this program
-  130  stopped by Ctrl-C; the same command goes on
+  130  stopped by Ctrl-C, 143 by SIGTERM; the same command goes on
 """
 
 
