@@ -368,6 +368,22 @@ def test_short_ticks_on_a_clock_that_is_put_forward(every: str, zone: str, warns
     assert sum("With timezone" in words for words in warned(text).values()) == warns
 
 
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ("edges = [0, 0.01, 5, 20]", "decimals = 2"),
+        ("edges = [0, 0.001, 5]", "decimals = 3"),
+        ("edges = [0, 0.01, 5, 20]\ndecimals = 2", ""),
+        ("edges = [0, 1, 5, 20]", ""),
+        ("min = 0\nmax = 1\nbins = 10", ""),
+    ],
+)
+def test_a_bin_for_zero_needs_decimals(more: str, said: str) -> None:
+    column = f'[[columns]]\nname = "fee"\ntype = "number"\n{more}\n'
+    words = warned(stream_toml(AGE, column, SINK)).get("columns.fee", "")
+    assert (f"say {said}." in words) if said else (words == "")
+
+
 def test_what_no_end_costs() -> None:
     words = warned(endless())["clock.horizon"]
     ratio = float(re.findall(r"are ([0-9.]+) times", words)[0])

@@ -17,9 +17,10 @@ import numpy as np
 from synthstream.config.config import StreamConfig
 from synthstream.config.places import words_of
 from synthstream.forecast.rates import Rate
+from synthstream.forecast.values import of_values
 from synthstream.kinds import NO_EPSILON, WEAK_DELTA, WEAK_EPSILON
 from synthstream.privacy import EVENT, Claim, Unit
-from synthstream.schema.columns import MISSING, OTHER, Boolean, Category
+from synthstream.schema.columns import Boolean, Category
 from synthstream.schema.naming import clash, names_a_person
 from synthstream.schema.polygons import BEYOND
 from synthstream.synthesizers.assembly import MANY, group_factor, synthesizer_of
@@ -29,9 +30,6 @@ from synthstream.workload import Workload
 _FEW_VALUES = 16
 # So many of the columns that are too large are named.
 _NAMED = 3
-# Values that sound like own cells, and which cells count there.
-_OWN = {OTHER: ("other", "others"), MISSING: ("missing", "unknown")}
-_WHOSE = {OTHER: "unlisted", MISSING: "empty"}
 _DAY, _MONTHS = 86_400, range(1, 13)
 # Events of a tick beside the standard error of one count: below this a release shows nothing of its own tick.
 _LOST = 0.5
@@ -77,8 +75,7 @@ def cautions_of(
         *_unused_delta(config, claim),
         *_commas(config),
         *_dots(config),
-        *_folds(config),
-        *_truths(config),
+        *(Caution(*found) for found in of_values(config)),
         *_short_hours(config),
         *([] if assumed else _short_ticks(config, stderr[ticks[0]], rate)),
         *_large_columns(config, ticks[-1], stderr[ticks[-1]], rate),
@@ -203,35 +200,6 @@ def _dots(config: StreamConfig) -> Iterator[Caution]:
             f"{', '.join(map(repr, names))}: keys of an object within an object are not followed. This is read from a "
             "key of the whole name, dot included; where rows have none, it is missing in all of them, for ever.",
         )
-
-
-def _folds(config: StreamConfig) -> Iterator[Caution]:
-    """Values of a list that sound like the column's own cells, which would stand beside them."""
-    for column in config.schema.columns:
-        if not isinstance(column, Category) or column.type != "category":
-            continue
-        for key, sounds in _OWN.items():
-            found = [value for value in column.values if value.strip().casefold() in sounds]
-            if found and key in column.own_cells:
-                yield Caution(
-                    f"columns.{column.name}",
-                    f"The list has {found[0]!r}, and {_WHOSE[key]} cells count as {key!r}, a value beside it. If both "
-                    f'are the same, say {key} = "{found[0]}".',
-                )
-
-
-def _truths(config: StreamConfig) -> Iterator[Caution]:
-    """Values that cells of a boolean type do not meet, as these are read as the texts true and false."""
-    for column in config.schema.columns:
-        if not isinstance(column, Category) or column.type != "category":
-            continue
-        found = [value for value in column.values if value.lower() in ("true", "false") and value != value.lower()]
-        if found and not {"true", "false"} & set(column.values):
-            yield Caution(
-                f"columns.{column.name}",
-                f"The list has {found[0]!r}, and cells of a boolean type, as a frame may have, are read as "
-                f'{found[0].lower()!r}: none of them is on the list. Say type = "boolean", which reads all of these.',
-            )
 
 
 def _short_hours(config: StreamConfig) -> Iterator[Caution]:
