@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import shutil
+import sqlite3
 import tomllib
+from contextlib import closing
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -425,6 +427,30 @@ def test_a_part_that_has_released_nothing_has_no_successor(tmp_path: Path) -> No
         succeed(old, new, gates=exact)
     with pytest.raises(StateMismatch, match="has not begun"):
         verify(new)
+
+
+def test_a_damaged_state_that_alone_knows_of_a_cut_is_not_adopted(tmp_path: Path) -> None:
+    """A segment would begin at the cut with rows of other columns, and a claim that does not name its theorem."""
+    frame = events(60)
+    old, new = half(tmp_path, frame), written(tmp_path, NEW, "new.toml")
+    succeed(old, new, gates=exact)
+    with closing(sqlite3.connect(old.state / "store.db")) as db, db:
+        assert db.execute("UPDATE counter SET state = x'00'").rowcount == 1
+    before = published(tmp_path)
+    with pytest.raises(RecoveryRefused, match=f"other settings at tick {CUT}, and has released nothing since"):
+        adopt(new, gates=exact)
+    assert published(tmp_path) == before
+    old.state.rename(tmp_path / "damaged")
+    assert adopt(old, gates=exact).start == CUT
+    with Stream(written(tmp_path, OLD.replace("2026-01-05", "2026-01-06")), gates=exact) as stream:
+        list(stream.run())
+    old = written(tmp_path, OLD.replace("2026-01-05", "2026-01-06"))
+    config = succeed(old, new, gates=exact)
+    with Stream(new, gates=exact) as stream:
+        list(stream.run())
+        assert stream.last is not None
+        assert {"segments", "succession"} <= set(stream.last.facts["claim"]["theorems"])
+    assert verify(config, rebuild=True).findings == []
 
 
 def test_whether_rows_can_go_on_is_decided_by_settings_alone(tmp_path: Path) -> None:

@@ -106,6 +106,7 @@ def adopt(
         if store is not None and _as_new(config, store, sink, last, held):
             return Adopted(last.tick + 1, False, None)
         _refuse_uncountable(config)
+        _refuse_unpublished_cut(config, last.tick)
         fresh = config.state.with_name(config.state.name + ".adopting")
         shutil.rmtree(fresh, ignore_errors=True)
         _write(config, fresh, sink, last.tick, held=held, gates=gates, seed=seed, env=env, progress=progress)
@@ -227,6 +228,16 @@ def _refuse_uncountable(config: StreamConfig) -> None:
             f"{config.log.name if config.log else ''}: rows that were changed counted with the time of the change, and "
             "read again they have their own, so those that have counted cannot be told from new ones. Only the newest "
             "state can go on. A successor needs a folder and a budget of its own."
+        )
+
+
+def _refuse_unpublished_cut(config: StreamConfig, last: int) -> None:
+    """Raise if a damaged or old state alone knows of the newest cut: a segment there would follow from no release."""
+    if config.cuts and (cut := config.cuts[-1]["tick"]) > last:
+        raise RecoveryRefused(
+            f"The stream went on with other settings at tick {cut}, and has released nothing since: only the state in "
+            f"{config.state} knows of that, and it cannot go on. Move it away, say this again with the stream.toml "
+            "that [after] names, and go on with other settings after its next release. Nothing was changed."
         )
 
 
