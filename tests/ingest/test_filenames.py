@@ -483,15 +483,19 @@ def test_files_after_a_log_are_asked_about_whatever_it_held(
     assert "has counted events from a table or topic" in " ".join(refused(tmp_path).split())
 
 
-def test_files_are_asked_about_where_ticks_were_closed_without_a_source(tmp_path: Path) -> None:
-    stream_in(tmp_path, "rows-*.parquet")
-    config, text = load(tmp_path / "stream.toml"), (tmp_path / "stream.toml").read_text()
-    with Stream(replace(config, source=None)) as stream:
-        stream.update(rows(50, 1))
+@pytest.mark.parametrize("kind", ["files", "log"])
+@pytest.mark.parametrize("number", [0, 50])
+def test_sources_are_asked_about_where_ticks_were_closed_without_one_whatever_was_pushed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, number: int
+) -> None:
+    text = log_in(tmp_path, monkeypatch, 50)[kind == "log"]
+    with Stream(replace(load(tmp_path / "stream.toml"), source=None)) as stream:
+        stream.update(rows(number, 1))
         stream.release()
     written(tmp_path / "rows-1.parquet")
     (tmp_path / "stream.toml").write_text(text.replace("until = 2026-01-03", "until = 2026-01-04"))
-    assert "has counted events from elsewhere, or none at all, until now" in " ".join(refused(tmp_path).split())
+    for _ in range(2):
+        assert "has counted events from elsewhere, or none at all, until now" in " ".join(refused(tmp_path).split())
     run(tmp_path, "--new-files")
     run(tmp_path)
 

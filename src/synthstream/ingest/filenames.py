@@ -56,8 +56,9 @@ def settle_kind(store: Store, kind: Literal["files", "log"], name: str, *, late:
     last = store.meta(_SOURCE)
     if last == kind:
         return
-    if not new_files and (last is not None or (late if kind == "files" else counted(store))):
-        other = "files" if kind == "log" else "a table or topic" if last else "elsewhere, or none at all,"
+    files = kind == "log" and (last is not None or bool(counted(store)))
+    if not new_files and (last is not None or late or files):
+        other = "files" if files else "a table or topic" if last else "elsewhere, or none at all,"
         raise SourceError(
             f"{name}: this stream has counted events from {other} until now. Those that are here, too, would count "
             "twice, and be protected half as well. If all events here are new ones, say `synthstream run --new-files`. "
