@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import product
 from pathlib import Path
@@ -13,16 +14,19 @@ import polars as pl
 import pytest
 
 from synthstream import Releases, Stream, StreamConfig
-from synthstream.fit.aims import Earlier
+from synthstream.fit.aims import Earlier, aims
 from synthstream.fit.population import Population, fit
 from synthstream.measured import Measured
 from synthstream.schema.naming import ANSWERS
 from synthstream.stream.recovery import adopt
 from synthstream.stream.verification import verify
+from synthstream.synthesizers import windowing
+from synthstream.workload import Workload
 from tests.support.environments import At
 from tests.support.streams import configured
 from tests.support.visits import exact
 
+ONES = np.ones(2)
 START, LATER = datetime(2026, 1, 1), At(datetime(2100, 1, 1, tzinfo=UTC))
 
 
@@ -177,6 +181,54 @@ def test_a_window_fits_no_rows_that_it_does_not_show(tmp_path: Path, monkeypatch
     for first in (0, 4):
         releases.between(day(first), day(9))
     assert seen == [(0.0, True), (0.0, None), (np.inf, None), (np.inf, None)]
+
+
+def test_a_window_is_carried_by_the_noise_that_it_shares_with_its_larger_tables(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    releases, seen = Releases(run(tmp_path, range(12))), list[Earlier | None]()
+
+    def look(measured: Measured, *, then: Earlier | None = None, **how: Any) -> Population:
+        seen.append(then)
+        return fit(measured, then=then, **how)
+
+    monkeypatch.setattr("synthstream.synthesizers.windowing.fit", look)
+    releases.between(day(6), day(8))  # larger tables count ticks 6 to 8
+    then, c = seen[-1], releases.last.covariance
+    assert then is not None
+    assert c is not None
+    assert then.window
+    assert then.shared == pytest.approx(c(7, 8) - c(5, 8) - c(7, 5) + c(5, 5), rel=1e-3)
+
+
+def test_the_total_of_a_window_is_its_own() -> None:
+    """That of running counts is drawn to what came before, as far as noise explains the difference."""
+    workload = Workload.all_up_to(2, sizes=(3, 4))
+    known, now = (
+        Measured(
+            tick=9,
+            workload=workload,
+            values=np.repeat(events / workload.lengths, workload.lengths),
+            variance=np.full(len(workload.marginals), 1e4),
+        )
+        for events in (1000.0, 1030.0)
+    )
+    then = Earlier(known, np.zeros(len(workload.marginals)))
+    assert aims(now, then=then._replace(window=True)).events == pytest.approx(1030)
+    assert aims(now, then=then).events == pytest.approx(1000, abs=1)
+
+
+def test_rows_of_a_window_are_drawn_twice_only_where_there_are_too_few() -> None:
+    workload = Workload.all_up_to(1, sizes=(50,))
+    rows = Population.of(workload, np.arange(50, dtype=np.int32)[:, None])
+    for events in (20, 50, 80):
+        measured = Measured(tick=0, workload=workload, values=np.repeat([events, events / 50], [1, 50]), variance=ONES)
+        found = windowing._as_many(rows, measured, 0).codes
+        assert len(found) == events
+        assert len(np.unique(found)) == events or events == 80
+        # Rows that stand for several events do so of a window, too: no more of them than there are.
+        weighted = replace(rows, weights=np.full(50, 7))
+        assert len(windowing._as_many(weighted, measured, 0).codes) == min(events, 50)
 
 
 def test_no_new_column_is_called_as_a_column_of_answers(tmp_path: Path) -> None:
