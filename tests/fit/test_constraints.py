@@ -14,6 +14,9 @@ from hypothesis import strategies as st
 from synthstream.config.config import StreamConfig
 from synthstream.constraints import ALL_OFFERED, Group, joined
 from synthstream.fit.aims import Earlier, aims
+from synthstream.fit.blocks import blocks_of, shift
+from synthstream.fit.joints import Joint
+from synthstream.fit.moves import Effort
 from synthstream.fit.population import Population, fit
 from synthstream.measured import Measured
 from synthstream.workload import CodeArray, Workload
@@ -254,3 +257,19 @@ def test_an_order_holds_within_bins(kind: str, tmp_path: Path) -> None:
         assert (before <= after).fill_null(value=True).all()
     assert np.array_equal(config.schema.encode(rows), codes)
     assert 0 < (start == middle).sum() < 0.3 * rows.height
+
+
+@pytest.mark.parametrize("table", [(0,), (1,), (0, 1)])
+def test_a_combination_must_gain_more_than_the_noise_of_every_table_that_it_changes(table: tuple[int, ...]) -> None:
+    workload = Workload.all_up_to(2, sizes=(2, 2))
+    group, q = Group.of([0, 1], np.array(list(product(range(2), repeat=2)))), workload.place[table]
+    blocks = blocks_of([Joint(group=group, counts=np.full(4, 2.5), noise=1.0)], workload)
+    weights = np.where(np.arange(len(workload.marginals)) == q, 1.0, 0.0)
+    residual = np.zeros(workload.cells)  # rows over targets: all but the first cell of the table have too many
+    residual[workload.slice_of(table)] = [-20.0, *[20.0] * (int(workload.lengths[q]) - 1)]
+    effort, gain = Effort(calm=1.0, lively=1.0, lean=0.0, still=0.1, blocks=1), 40.0 - 1.0
+    for noise, moves in ((0.99 * gain**2, True), (1.01 * gain**2, False)):
+        codes, touched = np.ones((2, 1), dtype=np.int32), np.zeros(1, dtype=np.bool_)
+        noises = weights * noise
+        _, moved = shift(0, 0, 1, codes, residual.copy(), weights, touched, blocks, effort, noises, np.uint64(1))
+        assert bool(moved) is moves
