@@ -207,7 +207,7 @@ class AtRefreshes(Running):
         """See :class:`Synthesizer`: of every count as it is known after that tick."""
         return bounds.of_refreshed(self.mechanism, tick, beta=beta)
 
-    bound_covers = "before the fit, and apart from what larger tables have not counted since the last refresh"
+    bound_covers = "before the fit, and for larger tables as of their last refresh"
 
     @property
     def caveat(self) -> str:
