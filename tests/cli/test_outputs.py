@@ -6,11 +6,14 @@ import os
 import shutil
 import subprocess
 import sys
+from itertools import count
 from pathlib import Path
+from typing import Any
 from unittest.mock import Mock
 
 import pytest
 
+from synthstream import releases
 from synthstream.forecast import warnings as cautions
 from synthstream.publish.folder import ParquetSink
 from tests.support.command import synthstream
@@ -62,6 +65,25 @@ def test_the_tick_that_an_interrupted_run_drew_is_one_of_those_that_are_over(
         assert synthstream("run", "stream.toml", "--yes", cwd=tmp_path).returncode == 130
     again = synthstream("run", "stream.toml", "--yes", cwd=tmp_path).stdout
     assert ("5 ticks are over" in again, "5 new release(s)" in again) == (True, True)
+
+
+def test_releases_of_a_run_that_was_stopped_can_be_read_without_its_state(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "stream.toml").write_text(TOML)
+    visits([1, 2]).write_parquet(tmp_path / "visits-1.parquet")
+    publish, number = ParquetSink.publish, count()
+
+    def stopped_at_the_third(sink: ParquetSink, *args: Any, **facts: Any) -> Any:
+        if next(number) == 2:
+            raise KeyboardInterrupt
+        return publish(sink, *args, **facts)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(ParquetSink, "publish", stopped_at_the_third)
+        assert synthstream("run", "stream.toml", "--yes", cwd=tmp_path).returncode == 130
+    shutil.copytree(tmp_path / "releases", tmp_path / "copy")
+    assert len(releases(tmp_path / "copy")) == 2
 
 
 def test_without_a_place_for_compiled_loops_commands_still_work(tmp_path: Path) -> None:

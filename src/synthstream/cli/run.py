@@ -223,15 +223,26 @@ def _after(shown: Console, stream: Stream, command: Then, told: set[str], releas
     command.after(stream, release)
 
 
+def _for_readers(stream: Stream) -> None:
+    """Settings and descriptions beside the releases. What is wrong with them is told when the run ends."""
+    from synthstream.publish.catalogue import describe
+
+    if stream.config.sink is not None:
+        with suppress(SynthstreamError):
+            describe(stream.config)
+
+
 def _released(
     stream: Stream, due: int, until: datetime | None, after: Callable[[Release], None] | None
 ) -> MirrorError | None:
     """Close every tick that is due; what a mirror said, if it failed."""
     from synthstream.stream.following import released
 
-    steps = bar(range(stream.closed, stream.closed + due), "closing tick")
+    steps, first = bar(range(stream.closed, stream.closed + due), "closing tick"), stream.closed
     try:
-        for _, release in zip(steps, released(stream, due, until=until), strict=True):
+        for tick, release in zip(steps, released(stream, due, until=until), strict=True):
+            if tick == first and due > 1:  # whoever stops the run leaves settings for readers
+                _for_readers(stream)
             if after is not None:
                 after(release)
     except MirrorError as error:
