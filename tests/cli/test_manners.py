@@ -458,7 +458,7 @@ MOMENTS = {
     "drawing": ("kernel.tables", "Marginals.step", 0),
     "publishing": ("publish.folder", "ParquetSink._put", 0),
     "published": ("state.store", "Store.put_published", 1),
-    "describing": ("publish.catalogue", "descriptions", 4),
+    "describing": ("publish.catalogue", "descriptions", 1),
 }
 COMMANDS_STOPPED = [
     ("verify stream.toml --rebuild", "publish.folder", "ParquetSink._put", "Nothing was changed."),
@@ -467,7 +467,7 @@ COMMANDS_STOPPED = [
     ("recover stream.toml --adopt", "stream.recovery", "begin", "Run the same command again to go on."),
     ("sample stream.toml", "publish.folder", "ParquetSink.read", "Nothing was changed."),
     ("status stream.toml", "state.store", "Store.ledger", "Nothing was changed."),
-    ("plan stream.toml", "config.config", "load", "Nothing was changed."),
+    ("plan stream.toml", "forecast.planning", "plan", "Nothing was changed."),
     ("audit stream.toml --runs 100", "config.config", "load", "Nothing was changed."),
 ]
 
