@@ -22,14 +22,13 @@ Warned = tuple[str, str]
 def of_values(config: StreamConfig) -> Iterator[Warned]:
     """Warnings of columns, each by itself."""
     columns = config.schema.columns
-    yield from (*_folds(columns), *_truths(columns), *_bins_of_zero(columns))
+    lists = [column for column in columns if isinstance(column, Category) and column.type == "category"]
+    yield from (*_folds(lists), *_truths(lists), *_bins_of_zero(columns))
 
 
-def _folds(columns: Sequence[Column]) -> Iterator[Warned]:
+def _folds(lists: Sequence[Category]) -> Iterator[Warned]:
     """Values of a list that sound like the column's own cells, which would stand beside them."""
-    for column in columns:
-        if not isinstance(column, Category) or column.type != "category":
-            continue
+    for column in lists:
         for key, sounds in _OWN.items():
             found = [value for value in column.values if value.strip().casefold() in sounds]
             if found and key in column.own_cells:
@@ -40,11 +39,9 @@ def _folds(columns: Sequence[Column]) -> Iterator[Warned]:
                 )
 
 
-def _truths(columns: Sequence[Column]) -> Iterator[Warned]:
+def _truths(lists: Sequence[Category]) -> Iterator[Warned]:
     """Values that cells of a boolean type do not meet, as these are read as the texts true and false."""
-    for column in columns:
-        if not isinstance(column, Category) or column.type != "category":
-            continue
+    for column in lists:
         found = [value for value in column.values if value.lower() in ("true", "false") and value != value.lower()]
         if found and not {"true", "false"} & set(column.values):
             yield (
