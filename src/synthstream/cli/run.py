@@ -241,10 +241,10 @@ def _released(
     steps, first = bar(range(stream.closed, stream.closed + due), "closing tick"), stream.closed
     try:
         for tick, release in zip(steps, released(stream, due, until=until), strict=True):
-            if tick == first and due > 1:  # whoever stops the run leaves settings for readers
-                _for_readers(stream)
-            if after is not None:
+            if after is not None:  # it describes each release
                 after(release)
+            elif tick == first and due > 1:  # whoever stops the run leaves settings for readers
+                _for_readers(stream)
     except MirrorError as error:
         return error
     return None
