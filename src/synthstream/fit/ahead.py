@@ -35,7 +35,7 @@ _WORTH = 4.0
 
 @dataclass(frozen=True, kw_only=True)
 class Ahead:
-    """Plans for the mechanism of epochs (:class:`synthstream.kernel.epochs.Plan`).
+    """Plans for the mechanism of epochs (:class:`synthstream.strategies.times.EpochPlanner`).
 
     Args:
         workload: all tables.
