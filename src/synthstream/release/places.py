@@ -20,10 +20,11 @@ from synthstream.schema.conditions import like
 from synthstream.schema.places import View
 from synthstream.schema.region import Domain
 from synthstream.schema.schema import Schema
-from synthstream.workload import FloatArray, IntArray
+from synthstream.workload import CodeArray, FloatArray, IntArray
 
-# How far the share of a cell's events that lie in a box may be off, in standard deviations of one event's place: 0.5 if
-# they lie in four places, 0.1 in a hundred. Calibrated on crowded and on even streams (docs/synthesizers/places.md).
+# How far the share of a cell's events that lie in a box may be off, in standard deviations of one event's place, where
+# rows lie evenly around: 0.5 if events lie in four places, 0.1 in a hundred. Calibrated on crowded and on even streams
+# (docs/synthesizers/places.md).
 _OFF = 0.4
 # A share of a cell that differs from all of it, or from none, by less is rounded.
 _NEAR = 1e-9
@@ -60,8 +61,8 @@ class Located:
 
             Cells of the coarsest grid that lie in the box are added up, then those of finer ones. A cell of the last
             grid that the box cuts gives a share of what was measured of it, the one that its published rows have in
-            the box, and how far that may be off counts as error. Which grid is the last one is decided by the smallest
-            error. Rows say nothing else: they lie flatter than events do while a stream is young.
+            the box, and how far that may be off counts as error: the further, the more unevenly rows lie around it.
+            Which grid is the last one is decided by the smallest error. Rows say nothing else of what was measured.
 
         Raises:
             SchemaError: a coordinate does not exist, a bound is no number, a lower one is not below its upper one, the
@@ -227,35 +228,57 @@ def _answer(grids: Sequence[Grid], shares: FloatArray, off: float = _OFF) -> dic
         off: how far the share of a cell's events may be off, as :data:`_OFF`.
     """
     value, variance, least = 0.0, 0.0, np.inf
-    parent: tuple[View, NDArray[np.bool_]] | None = None
+    coarser: View | None = None
+    taken, uneven = np.zeros(1, dtype=np.bool_), np.zeros(1)
     best: tuple[float, float, MeasuredSums] | None = None
     for grid in grids:
         view, known = grid.view, grid.known
         cells = np.arange(len(view.values), dtype=np.int32)
+        around = np.zeros_like(cells) if coarser is None else view.within(coarser)[cells]
         share = shares.reshape(cells.size, -1).mean(axis=1)
-        taken = np.zeros(cells.size, dtype=np.bool_) if parent is None else parent[1][view.within(parent[0])[cells]]
+        taken = taken[around]
         whole, cut = (share == 1) & ~taken, np.flatnonzero((share > 0) & (share < 1))
         value += known.values[cells][whole].sum()
         variance += known.variance[cells][whole].sum()
-        added, more, alike = _cut(grid, cut, share[cut], off)
+        split = _unevenness(grid.rows[cells], around)
+        # Two splits: those who crowd around a corner of four cells lie evenly in these.
+        own = np.maximum(off**2, np.maximum(split, uneven)[around])
+        added, more, alike = _cut(grid, cut, share[cut], own[cut])
         if variance + more < least:
             # An area that is drawn along the events, as a strip along a fault or a street, has hardly any whole cell,
             # and all those that it cuts hold more of it than their rows say.
             part = share[cut].sum() / max(share.sum(), _NEAR)
-            least, best = variance + more, (value + added, variance + more + part**2 * alike, known)
-        parent = (view, taken | whole)
+            least, best = variance + more, (value + added, variance + more + part**3 * alike, known)
+        coarser, taken, uneven = view, taken | whole, split[around]
     if best is None:
         return dict.fromkeys(("measured", "stderr", "since", "measured_at"))
     ticks = {"since": best[2].since, "measured_at": best[2].measured_at}
     return {"measured": float(best[0]), "stderr": float(np.sqrt(best[1])), **ticks}
 
 
-def _cut(grid: Grid, cut: IntArray, area: FloatArray, off: float) -> tuple[float, float, float]:
-    """What cells that an area cuts hold of it, the variance of that, and how much larger it is if all err alike."""
+def _unevenness(rows: FloatArray, around: CodeArray) -> FloatArray:
+    """How unevenly the rows of each coarser cell lie in the cells within it: from 0, evenly, to 1, all in one.
+
+    Within a cell events are taken to lie as unevenly: a share of ``s`` then has the variance ``s (1 - s)`` times this,
+    as of a Dirichlet law.
+
+    Args:
+        rows, around: of each cell its rows, and the coarser cell that it lies in.
+    """
+    parts, held = np.bincount(around), rows + 1.0  # a row more in each: few rows lie unevenly by chance
+    squares = np.bincount(around, weights=held**2) / np.bincount(around, weights=held) ** 2
+    return np.asarray((parts * squares - 1) / np.maximum(parts - 1, 1))
+
+
+def _cut(grid: Grid, cut: IntArray, area: FloatArray, off: FloatArray) -> tuple[float, float, float]:
+    """What cells that an area cuts hold of it, the variance of that, and how much larger it is if all err alike.
+
+    ``off``: of each, the square of how far its share may be off.
+    """
     rows, events, noise = grid.rows[cut], grid.known.values[cut], grid.known.variance[cut]
     share = np.where(rows > 0, grid.inside[cut] / np.maximum(rows, 1), area)
     even = (grid.inside[cut] + 0.5) / (rows + 1)  # rows that lie on one side do not tell that all events do
     # What was measured may be 0 by chance: a cell may well hold as many events as one standard error.
-    wrong = off**2 * (np.maximum(events, 0) ** 2 + noise) * even * (1 - even)
+    wrong = off * (np.maximum(events, 0) ** 2 + noise) * even * (1 - even)
     alike = np.sqrt(wrong).sum() ** 2 - wrong.sum()
     return float((share * events).sum()), float((share**2 * noise + wrong).sum()), float(alike)
