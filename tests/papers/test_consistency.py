@@ -62,14 +62,3 @@ def test_shares_are_kept(pair: list[int], total: int, expected: list[int]) -> No
 
 def test_a_root_alone() -> None:
     assert [m.tolist() for m in consistent([], 5)] == [[5]]
-
-
-@pytest.mark.parametrize("total", [-1, LARGEST_COUNT + 1])
-def test_bad_totals(total: int) -> None:
-    with pytest.raises(ValueError, match="total"):
-        consistent([], total)
-
-
-def test_bad_levels() -> None:
-    with pytest.raises(ValueError, match="level 2 has 4"):
-        consistent(levels([1, 2], [1, 2]), 3)

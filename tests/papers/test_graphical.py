@@ -130,19 +130,3 @@ def test_arrays_round_trip() -> None:
             again = Graphical.from_arrays(m.sizes, stored)
         assert (again.total, again.cliques) == (m.total, m.cliques)
         assert all(np.array_equal(a, b) for a, b in zip(again.potentials, m.potentials, strict=True))
-    with pytest.raises(ValueError, match="cells"):
-        Graphical.from_arrays((2, 3, 5), model.arrays())
-    with pytest.raises(ValueError, match="column"):
-        Graphical.from_arrays((2,), {**model.arrays()})
-
-
-def test_wrong_questions_are_refused() -> None:
-    model = Graphical.uniform((2, 3), 6.0)
-    with pytest.raises(ValueError, match="columns"):
-        model.table((0, 0))
-    with pytest.raises(ValueError, match="columns"):
-        model.table((2,))
-    with pytest.raises(ValueError, match="sizes"):
-        model.answers(Workload.all_up_to(1, sizes=(2, 2)))
-    with pytest.raises(ValueError, match="n:"):
-        model.rows(-1, np.random.default_rng(0))

@@ -43,8 +43,6 @@ def test_answers_are_the_tables_of_a_workload() -> None:
     assert answers.shape == (workload.cells,)
     for marginal in workload.marginals:
         np.testing.assert_allclose(answers[workload.slice_of(marginal)], brute_table(weights, marginal).ravel())
-    with pytest.raises(ValueError, match="workload: columns of sizes"):
-        weights.answers(Workload.all_up_to(1, sizes=(2, 3)))
 
 
 def brute_update(weights: Weights, clique: tuple[int, ...], value: Floats, cell: int | None) -> Floats:
@@ -116,8 +114,6 @@ def test_a_larger_rate_does_the_work_of_more_passes() -> None:
     slow = fit_weights(SIZES, cliques, values, 500.0, iterations=400)
     fast = fit_weights(SIZES, cliques, values, 500.0, iterations=100, rate=4.0)
     np.testing.assert_allclose(fast.table((1, 3)), slow.table((1, 3)), atol=0.5)
-    with pytest.raises(ValueError, match="rate"):
-        fit_weights(SIZES, cliques, values, 500.0, rate=5.0)
 
 
 def test_single_cells_reach_their_counts() -> None:
@@ -196,8 +192,6 @@ def test_arrays_bring_weights_back() -> None:
     again = Weights.from_arrays(SIZES, weights.arrays())
     assert again.total == weights.total
     assert np.array_equal(again.shares, weights.shares)
-    with pytest.raises(ValueError, match="shares: shape"):
-        Weights.from_arrays((2, 2), weights.arrays())
 
 
 def test_large_domains_are_refused_by_their_number_of_cells() -> None:
@@ -206,19 +200,3 @@ def test_large_domains_are_refused_by_their_number_of_cells() -> None:
         Weights.uniform((2,) * 23, 1.0)
     with pytest.raises(ValueError, match="combinations"):
         fit_weights((10,) * 30, [(0,)], [np.ones(10)], 10.0)
-
-
-def test_arguments_that_do_not_fit_are_refused() -> None:
-    one = np.ones(2)
-    with pytest.raises(ValueError, match="as many"):
-        fit_weights(SIZES, [(0,)], [], 1.0)
-    with pytest.raises(ValueError, match="do not fit"):
-        fit_weights(SIZES, [(1,)], [one], 1.0)
-    with pytest.raises(ValueError, match="not all finite"):
-        fit_weights(SIZES, [(0,)], [one * np.nan], 1.0)
-    with pytest.raises(ValueError, match="strictly increasing"):
-        fit_weights(SIZES, [(1, 0)], [np.ones(6)], 1.0)
-    with pytest.raises(ValueError, match="start: columns"):
-        fit_weights(SIZES, [(0,)], [one], 1.0, start=Weights.uniform((2, 2), 1.0))
-    with pytest.raises(ValueError, match="total"):
-        fit_weights(SIZES, [(0,)], [one], float("nan"))

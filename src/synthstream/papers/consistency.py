@@ -25,24 +25,17 @@ def consistent(levels: Sequence[IntArray], total: int) -> list[IntArray]:
 
     Args:
         levels: noisy counts of levels 1, 2, ...; int64, shapes ``(2,)``, ``(4,)``, ...
-        total: the root's count, at least 0.
+        total: the root's count, from 0 to 2^61.
 
     Returns:
         Levels 0, 1, 2, ...; the first is ``[total]``.
-
-    Raises:
-        ValueError: a level has another shape, or the total is negative or above 2^61.
 
     Example:
         >>> [m.tolist() for m in consistent([np.array([7, -2]), np.array([1, 3, 0, 5])], 8)]
         [[8], [8, 0], [2, 6, 0, 0]]
     """
-    if not 0 <= total <= LARGEST_COUNT:
-        raise ValueError(f"total must be from 0 to 2^61, not {total}")
     found = [np.array([total], dtype=np.int64)]
-    for j, noisy in enumerate(levels, 1):
-        if noisy.shape != (2**j,):
-            raise ValueError(f"level {j} has {2**j} nodes, not a count for each of shape {noisy.shape}")
+    for noisy in levels:
         counts = np.clip(noisy, 0, LARGEST_COUNT)
         found.append(_split(found[-1], counts[::2], counts[1::2]))
     return found

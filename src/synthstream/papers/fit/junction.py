@@ -115,11 +115,9 @@ class Junction:
         return tuple(frozenset(columns) for columns in out)
 
     def host(self, columns: Iterable[int]) -> int:
-        """The smallest table that holds all these columns. Raises ``ValueError`` if there is none."""
+        """The smallest table that holds all these columns."""
         wanted = set(columns)
         fits = [c for c, clique in enumerate(self.cliques) if wanted <= set(clique)]
-        if not fits:
-            raise ValueError(f"no table holds the columns {sorted(wanted)}")
         return min(fits, key=lambda c: cells_of(self.sizes, self.cliques[c]))
 
     def attach(self, cliques: Sequence[Clique]) -> Hosted:

@@ -41,8 +41,7 @@ def towards(
         cap_mb: largest size of the junction tree's tables in MB of float64.
 
     Raises:
-        ValueError: shapes, columns or numbers that do not fit or are not finite; or the measured cliques alone need
-            larger tables than ``cap_mb``.
+        ValueError: the measured cliques alone need larger tables than ``cap_mb``.
 
     Source: McKenna, Sheldon, Miklau 2019, "Graphical-model based estimation and inference for differential privacy",
     algorithm 1; the kept part is ours.
@@ -52,9 +51,6 @@ def towards(
         >>> np.round(model.table((0,)), 2).tolist()
         [3.0, 1.0]
     """
-    shapes = [tuple(start.sizes[c] for c in clique) for clique in cliques]
-    if [table.shape for table in values] != shapes or not np.isfinite(total):
-        raise ValueError("values: not in the shapes of their cliques, or the total is not finite")
     total = max(float(total), 0.0)
     # Small tables first: of a large one a cell's noise hides most, and it takes the room of many.
     old = dict(sorted(zip(start.cliques, start.potentials, strict=True), key=lambda pair: pair[1].size))
