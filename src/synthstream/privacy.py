@@ -9,7 +9,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from typing import Literal
+from typing import Any, Literal
 
 from synthstream.accounting.gaussian import keeps, largest_rho, least_epsilon
 from synthstream.accounting.zcdp import BITS, LARGEST_DELTA, SMALLEST_DELTA, coarse, epsilon_for, rho_for
@@ -76,6 +76,12 @@ class Unit:
     def of_persons(self) -> bool:
         """Whether it is a person."""
         return self.kind == "person"
+
+    @property
+    def limits(self) -> dict[str, Any]:
+        """What limits a person, by the keys of claims and of settings; of an event nothing."""
+        keys = ("max_events", "max_per_tick", "per") if self.of_persons else ()
+        return {key: getattr(self, key) for key in keys}
 
     @property
     def in_a_tick(self) -> int:

@@ -181,7 +181,8 @@ class StreamConfig:
             "privacy.epsilon": budget.epsilon,
             "privacy.delta": budget.delta,
             "privacy.unit": self.privacy.unit.kind,
-            **self._public_unit(),
+            **({} if self.privacy.person is None else {"privacy.unit.person": self.privacy.person}),
+            **{f"privacy.unit.{key}": value for key, value in self.privacy.unit.limits.items()},
             "privacy.neighbours": self.privacy.neighbours,
             "clock.start": clock.start.isoformat(),
             **{f"clock.{key}": getattr(clock, key) for key in ("column", "every", "timezone", "horizon")},
@@ -261,15 +262,6 @@ class StreamConfig:
         clock, since = self.clock, 0 if self.after is None else self.after.tick or 0
         left = None if clock.horizon is None else clock.horizon - since
         return replace(clock, start=clock.boundary(since), horizon=left, until=None) if since else clock
-
-    def _public_unit(self) -> dict[str, Any]:
-        """The limits of a unit of persons."""
-        unit = self.privacy.unit
-        if not unit.of_persons:
-            return {}
-        limits = {"person": self.privacy.person, "max_events": unit.max_events}
-        limits |= {"max_per_tick": unit.max_per_tick, "per": unit.per}
-        return {f"privacy.unit.{key}": value for key, value in limits.items()}
 
     @property
     def measures(self) -> str:

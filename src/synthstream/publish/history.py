@@ -255,12 +255,7 @@ def _check(config: StreamConfig, manifest: dict[str, Any], folder: Path) -> None
         "privacy.neighbours": (privacy.neighbours, claim.get("neighbours")),
         "clock.horizon": (config.clock.horizon, claim.get("horizon")),
     }
-    if privacy.unit.of_persons:
-        pairs |= {
-            "max_events": (privacy.unit.max_events, claim.get("max_events")),
-            "max_per_tick": (privacy.unit.max_per_tick, claim.get("max_per_tick")),
-            "per": (privacy.unit.per, claim.get("per")),
-        }
+    pairs |= {key: (limit, claim.get(key)) for key, limit in privacy.unit.limits.items()}
     other = [key for key, (ours, theirs) in pairs.items() if json.dumps(ours) != json.dumps(theirs)]
     if other:
         raise ConfigError(

@@ -254,7 +254,7 @@ def claim_facts(claim: Claim, budget: Budget) -> dict[str, Any]:
         "epsilon": budget.epsilon,
         "delta": budget.delta,
         "unit": claim.unit.kind,
-        **_limits(claim.unit),
+        **claim.unit.limits,
         **({"signed": True} if claim.unit.signed else {}),
         "neighbours": claim.neighbours,
         "horizon": claim.horizon,
@@ -264,13 +264,6 @@ def claim_facts(claim: Claim, budget: Budget) -> dict[str, Any]:
         "theorems": list(claim.theorems),
         "trusts": [*claim.trusts, *claim.provided],
     }
-
-
-def _limits(unit: Unit) -> dict[str, Any]:
-    """The limits of a unit of persons."""
-    if not unit.of_persons:
-        return {}
-    return {"max_events": unit.max_events, "max_per_tick": unit.max_per_tick, "per": unit.per}
 
 
 for _kind in ("table", "selective", "stream-mwem"):
