@@ -17,9 +17,8 @@ from typer.testing import CliRunner
 from synthstream import Stream, StreamConfig
 from synthstream.cli.app import app
 from synthstream.errors import ConfigError, MirrorError, SinkError, StateRolledBack
-from synthstream.publish.delta import DeltaTable
 from synthstream.publish.folder import ParquetSink
-from synthstream.publish.mirrors import catch_up
+from synthstream.publish.mirrors import DeltaTable, catch_up
 from tests.support.environments import failing
 from tests.support.mirrors import opened, prepared
 from tests.support.streams import TICKS, configured, rows, text_of

@@ -14,8 +14,7 @@ from typer.testing import CliRunner
 from synthstream import Stream, StreamConfig
 from synthstream.cli.app import app
 from synthstream.errors import MirrorError, RecoveryRefused, SinkError, StateError, StateRolledBack
-from synthstream.publish.delta import DeltaTable
-from synthstream.publish.mirrors import Copied, refuse_fork
+from synthstream.publish.mirrors import Copied, DeltaTable, refuse_fork
 from synthstream.stream.backups import backup
 from synthstream.stream.recovery import adopt
 from synthstream.stream.verification import verify

@@ -14,10 +14,8 @@ from synthstream.config.settings import SETTINGS
 from synthstream.config.sinks import SIMULATED, AnyMirror, DeltaMirror, FilesMirror, PostgresMirror, SinkConfig
 from synthstream.environment import REAL, Env
 from synthstream.errors import ConfigError, NotReleased, SinkError
-from synthstream.publish.delta import DeltaTable
 from synthstream.publish.folder import Anchor, ParquetSink, Sink
-from synthstream.publish.mirrors import Mirror
-from synthstream.publish.objects import ObjectFolder
+from synthstream.publish.mirrors import DeltaTable, Mirror, ObjectFolder
 from synthstream.schema.clock import written
 
 
