@@ -13,9 +13,8 @@ from typer.testing import CliRunner
 
 from synthstream import StreamConfig
 from synthstream.cli.app import app
-from synthstream.evaluate.audit import Audit, Finding, audit, of_counter
+from synthstream.evaluate.audit import Audit, Finding, audit, of_counter, readings, trials
 from synthstream.evaluate.lower_bounds import delta_of, epsilon_of, epsilon_seen, lattice, limits, mu_seen
-from synthstream.evaluate.trials import readings, trials
 from synthstream.kernel.counters import Counter, Simple, Toeplitz
 from synthstream.papers.counters import Binary, Hybrid
 from synthstream.synthesizers.assembly import synthesizer_of

@@ -33,7 +33,6 @@ PUBLIC = {
     "__init__.py": "names what the package offers",
     "evaluate/audit.py": "simulated events",
     "synthesizers/audit_targets.py": "simulated events",
-    "evaluate/trials.py": "simulated events",
 }
 
 # They import none of these, and a private value, or the decision to draw, depends on them.
