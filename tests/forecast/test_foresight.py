@@ -183,7 +183,7 @@ def test_rows_in_epochs_are_forecast_without_what_their_shape_does_not_know() ->
 
 def test_the_expected_variance_of_epochs_is_that_of_walking_every_tick() -> None:
     mechanism = Epochs(
-        workload=Workload.all_up_to(2, sizes=SIZES), budget=Budget(epsilon=1.0, delta=0.0), horizon=None, picks=3
+        workload=Workload.all_up_to(1, sizes=SIZES), budget=Budget(epsilon=1.0, delta=0.0), horizon=None, picks=3
     )
     for tick in (0, 1, 4, 5, 100, 777):
         ends = [t + 1 for t in range(tick + 1) if mechanism.times.ends(t)]
@@ -201,8 +201,8 @@ def test_few_events_are_forecast_with_the_fewer_tables_that_an_epoch_of_them_mea
     variances = [made.expected_variance(49, rate)[1] for rate in (1.0, 30.0, 1e5)]
     assert variances == sorted(variances)
     least = InEpochs(mechanism=replace(mechanism, picks=1))
-    by_length = least.expected_variance(49) / least.mechanism.variance(49)  # by the lengths of epochs alone
-    assert variances[0] == pytest.approx((by_length * mechanism.variance(49, 1))[1])
+    weight, one = float(np.sum(np.diff([0, *mechanism.times.ended(50)]) ** 2)) / 50**2, mechanism.variance(49, 1)
+    assert variances[0] == pytest.approx(1 / weight / (1 / one[1] + 9 / 45 / (5 * one[-1])))
     assert variances[-1] > 1.5 * variances[0]
     assert least.expected_variance(49, 1.0).tolist() == least.expected_variance(49, 1e5).tolist()
 
@@ -216,7 +216,11 @@ def test_a_larger_table_is_expected_to_be_measured_in_its_share_of_the_epochs(pi
     weight = float(np.sum(np.diff([0, *made.mechanism.times.ended(100)]) ** 2)) / 100**2
     larger = made.mechanism.order == 2
     assert later[larger] == pytest.approx(one[larger] / weight * 15 / measured)
-    assert later[made.mechanism.order == 1] == pytest.approx(one[made.mechanism.order == 1] / weight)
+    # Each column is in 5 of the 15, and each sum of two cells of one of them tells of a cell of it.
+    single = one[made.mechanism.order == 1]
+    assert later[made.mechanism.order == 1] == pytest.approx(
+        1 / weight / (1 / single + measured / 15 * 5 / (2 * one[larger][0]))
+    )
     assert made.chooses == (measured < 15)
     assert ("as many as gain most" in made.caveat) == (picks is None)
 

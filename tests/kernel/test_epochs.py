@@ -263,6 +263,30 @@ def test_what_is_announced_as_error_is_what_is_seen() -> None:
         assert estimate.variance[q] == pytest.approx(expected[q], rel=0.2)
 
 
+def test_sums_of_larger_tables_make_single_columns_as_exact_as_announced() -> None:
+    """Of 28 pairs eight are measured in each epoch: a column is told by its own table, and by two of them."""
+    workload = Workload.all_up_to(2, sizes=(3,) * 8)
+    m = Epochs(workload=workload, budget=Budget(epsilon=1.0, delta=0.0), horizon=30, picks=8)
+    counts = workload.count(np.random.default_rng(0).integers(0, 3, (20_000, 8)).astype(np.int32))
+    squares, told, order = [], [], m.order == 1
+    for seed in range(10):
+        state, history = m.init(), []
+        for tick in range(30):
+            state, measured = m.step(state, counts, SeededGate(f"{seed}/{tick}"), Ahead(workload=workload))
+            if m.times.ends(tick):
+                history.append(measured)
+        estimate = pooled(history)
+        single = estimate.workload.order == 1
+        truth = 30 * np.concatenate([counts[workload.slice_of(one)] for one in estimate.workload.marginals])
+        squares.append(np.mean((estimate.values - truth)[np.repeat(single, estimate.workload.lengths)] ** 2))
+        told.append(np.mean(estimate.variance[single]))
+    expected = InEpochs(mechanism=m).expected_variance(29)[order].mean()
+    assert np.mean(told) == pytest.approx(expected, rel=0.1)
+    assert np.mean(squares) == pytest.approx(expected, rel=0.3)
+    parts = np.diff([0, *m.times.ended(30)]) / 30
+    assert expected < 0.75 * m.variance(29)[order].mean() / np.sum(parts**2)  # what their own tables tell alone
+
+
 def test_a_change_between_epochs_is_kept_and_noise_is_not() -> None:
     """A table whose shares turn round: the running count is what came, not the newest share times the total."""
     workload = Workload.all_up_to(1, sizes=(2,))

@@ -681,7 +681,7 @@ def test_what_is_audited_of_signed_events_has_the_rows_of_either_sign(neighbours
 
 def test_simulated_parts_of_signed_events_end_as_rows_grow() -> None:
     """Where rows come evenly: at a tenth more, as is expected of the errors that are forecast."""
-    m = mechanism(signed=True, horizon=400)
+    m = mechanism(signed=True, horizon=400, workload=Workload.all_up_to(1, sizes=WORKLOAD.sizes))
     stepped = tables._stepped(m, 400)
     assert set(m.times.ended(400)) < set(stepped)
     assert max(b / a for a, b in itertools.pairwise(stepped) if a > 20) < 1.16

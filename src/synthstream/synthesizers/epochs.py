@@ -80,19 +80,23 @@ class InEpochs(OfTables):
     def expected_variance(self, tick: int, events_per_tick: float | None = None) -> FloatArray:
         """See :class:`Synthesizer`: of the pooled estimate, for events that come evenly and whose shares do not change.
 
-        Of larger tables some are chosen in each epoch: each is taken to be measured in its share of the epochs.
+        Of larger tables some are chosen in each epoch: each is taken to be measured in its share of the epochs, and
+        its sums say as much of its columns as so many cells do.
         """
         measures, order = self.mechanism, self.mechanism.order
-        single, larger, precision, parts = order == 1, order == 2, np.zeros(order.size), 0.0
+        single, larger = order == 1, order == 2
+        precision, of_sums, parts = np.zeros(order.size), np.zeros(order.size), 0.0
         for begin, end in pairwise([0, *measures.times.ended(tick + 1)]):
             number = self._number(end - begin, events_per_tick)
             part, parts = ((end - begin) / (tick + 1)) ** 2, parts + ((end - begin) / (tick + 1)) ** 2
             of_parts = measures.variance(tick, measures.open_to[-1] if measures.counts_rows else number)
             variance = np.where(single, of_parts, measures.variance(tick, number))
-            precision += part * np.where(larger, number / max(int(larger.sum()), 1), 1.0) / variance
+            precise = part * np.where(larger, number / max(int(larger.sum()), 1), 1.0) / variance
+            precision += precise
+            of_sums += _of_sums(measures.workload, np.where(larger, precise, 0.0))
         if measures.counts_rows:  # in parts that grow by a tenth, in the long run
             precision = np.where(single, precision * min(1.0, 0.1 / 2.1 / parts), precision)
-        return np.where(order == 0, measures.variance(tick), 1 / precision)
+        return np.where(order == 0, measures.variance(tick), 1 / (precision + np.where(single, of_sums, 0.0)))
 
     def _number(self, ticks: int, events_per_tick: float | None) -> int:
         """Of larger tables in an epoch of so many ticks, before any epoch has shown what they hold."""
@@ -221,3 +225,17 @@ class InEpochs(OfTables):
 
     def seconds(self, schema: Schema, *, ticks: int, events_per_tick: float) -> float:
         return tables.seconds_per_release(self.mechanism, schema, ticks, events_per_tick)
+
+
+def _of_sums(workload: Workload, precision: FloatArray) -> FloatArray:
+    """Precision with which the sums of larger tables tell the cells of tables of one column, shape ``(marginals,)``.
+
+    Args:
+        precision: of a cell of each larger table; of others 0.
+    """
+    found = np.zeros(len(workload.marginals))
+    for q in np.flatnonzero(precision):
+        for column in workload.marginals[q]:
+            if (column,) in workload.place:
+                found[workload.place[(column,)]] += precision[q] * workload.sizes[column] / workload.lengths[q]
+    return found
