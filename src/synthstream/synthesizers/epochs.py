@@ -26,7 +26,7 @@ from synthstream.synthesizers import audit_targets, bounds, windowing
 from synthstream.synthesizers.contract import AuditTargets, History, Models, Past, Piece, Windowed
 from synthstream.synthesizers.simulation import tables
 from synthstream.synthesizers.tables import CLOSER, OfTables
-from synthstream.workload import CodeArray, FloatArray, IntArray
+from synthstream.workload import CodeArray, FloatArray, IntArray, Workload
 
 # A fit shrinks tables by the size of their noise; those whose variances are scaled by this are taken as they are.
 _TAKEN_AS_IT_IS = 1e-4

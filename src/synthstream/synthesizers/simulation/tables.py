@@ -26,7 +26,7 @@ from synthstream.synthesizers.simulation.shapes import LatentClasses
 from synthstream.workload import CodeArray, FloatArray, Workload
 
 # More rows than this are simulated in proportion: fewer rows, with less noise by the same factor.
-MOST_ROWS = 20_000
+MOST_ROWS = 60_000
 # A release is drawn up to _MOST_DRAWS times, for about _ROWS_IN_ALL rows in all; errors are averaged over the draws. To
 # fit so many cells takes as long as to fit a row; where there are many, errors are means over many tables, too.
 _ROWS_IN_ALL, _MOST_DRAWS, _CELLS_OF_A_ROW = 15_000, 3, 20
