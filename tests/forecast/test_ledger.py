@@ -53,6 +53,20 @@ def test_sums_are_tight_and_nothing_is_added_across_units_and_relations(files: l
     assert sums["pure",].delta == 0
 
 
+def test_periods_that_are_written_otherwise_are_the_same_and_add_up(tmp_path: Path) -> None:
+    same = [("4w", "1w", "2026-01-05"), ("28d", "7d", "2026-01-05T00:00:00Z")]
+    others = [("8w", "1w", "2026-01-05"), ("4w", "1w", "2026-01-06"), ("4w", "1d", "2026-01-05")]
+    paths = []
+    for number, (per, every, start) in enumerate([*same, *others]):
+        text = stream_toml(WARD, SINK, name=str(number), unit=PERSON.replace(" }", f', per = "{per}" }}'), until=None)
+        text = text.replace('every = "1d"', f'every = "{every}"').replace("start = 2026-01-01", f"start = {start}")
+        paths.append(tmp_path / f"{number}.toml")
+        paths[-1].write_text(text.replace('"state"', f'"state-{number}"'))
+    found = ledgers([(path, load(path)) for path in paths], begun)
+    assert [total.streams for total in found.sums] == [("0", "1"), ("2",), ("3",), ("4",)]
+    assert found.sums[0].plain[0] == 2.0
+
+
 def test_the_command_lists_and_adds_up_and_writes_nothing(files: list[Path], tmp_path: Path) -> None:
     before = sorted(tmp_path.rglob("*"))
     result = CliRunner().invoke(app, ["ledger", *map(str, files)])

@@ -84,8 +84,9 @@ def ledgers(configs: Sequence[tuple[Path, StreamConfig]], begun: Callable[[Strea
         claim, clock = line.promise.claim, config.clock
         # Periods, and the tick that a replaced row stays in, are those of one clock.
         by_clock = claim.unit.per is not None or claim.neighbours == "replace-one"
-        ticks = (clock.start, clock.every, clock.timezone) if by_clock else ()
-        groups.setdefault((claim.unit.kind, claim.neighbours, claim.unit.per, *ticks), []).append(line)
+        # However they are written: a tick of 1w is one of 7d.
+        ticks = (clock.boundary(0), clock.boundary(1), clock.seconds, clock.timezone) if by_clock else ()
+        groups.setdefault((claim.unit.kind, claim.neighbours, claim.unit.period, *ticks), []).append(line)
     return Ledgers(tuple(kept), tuple(_sum(lines) for lines in groups.values()), tuple(left_out))
 
 
