@@ -36,3 +36,18 @@ def test_what_ten_rows_or_periods_cost_is_what_the_claim_says(
     said = re.findall(r"ten (?:rows|periods) by epsilon = ([\d.]+)", limits_of(config)[heading])
     (number,) = (float(one.rstrip(".")) for one in said)
     assert ten.epsilon(delta) - 1e-9 <= number <= ten.epsilon(delta) + 0.11  # never less than what the claim says
+
+
+@pytest.mark.parametrize(
+    ("per", "told"),
+    [
+        ("10d", "less: with ten periods by epsilon = 10, not 1."),
+        ("33d", "less: with 4 periods by epsilon = 4, not 1."),
+        ("50d", "less: with 2 periods by epsilon = 2, not 1."),
+        ("100d", "This stream ends within the first one."),
+    ],
+)
+def test_no_more_periods_are_told_than_there_are(per: str, told: str) -> None:
+    unit = PERSON.replace("10d", per)
+    config = StreamConfig.from_toml(TOML.format(epsilon=1, delta=0, unit=unit))
+    assert limits_of(config)["A limit for a period protects a period"].endswith(told)

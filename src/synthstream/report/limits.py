@@ -53,15 +53,16 @@ def _of_privacy(config: StreamConfig) -> dict[str, str]:
     }
 
 
-def _of_several(config: StreamConfig, what: str) -> str:
+def _of_several(config: StreamConfig, what: str, many: int = 10) -> str:
     """What the promise is for somebody whom it names several times, rounded up (theorem ``group``)."""
     promise = promise_of(config)
     claim, budget = promise.claim, promise.budget
+    number = "ten" if many == 10 else str(many)
     if budget.pure:
-        return f"with ten {what} by epsilon = {10 * budget.epsilon:g}, not {budget.epsilon:g}."
-    pure = None if claim.pure is None else 10 * claim.pure
-    ten = math.ceil(10 * replace(claim, rho=100 * claim.rho, pure=pure).epsilon(budget.delta)) / 10
-    return f"with ten {what} by epsilon = {ten:g} at the same delta, not {budget.epsilon:g}."
+        return f"with {number} {what} by epsilon = {many * budget.epsilon:g}, not {budget.epsilon:g}."
+    pure = None if claim.pure is None else many * claim.pure
+    all_ = math.ceil(10 * replace(claim, rho=many**2 * claim.rho, pure=pure).epsilon(budget.delta)) / 10
+    return f"with {number} {what} by epsilon = {all_:g} at the same delta, not {budget.epsilon:g}."
 
 
 def _of_persons(config: StreamConfig, unit: Unit) -> dict[str, str]:
@@ -70,10 +71,17 @@ def _of_persons(config: StreamConfig, unit: Unit) -> dict[str, str]:
         "protected together, and each of them alone is not.",
         "People with many events are underrepresented": left_out(unit),
     }
-    if unit.per is not None:
+    if unit.per is not None and unit.period is not None:
+        horizon = config.clock.horizon
+        periods = 10 if horizon is None else min(10, math.ceil(horizon / unit.period))
+        less = (
+            "This stream ends within the first one."
+            if periods == 1
+            else f"A person with events in many periods is protected less: {_of_several(config, 'periods', periods)}"
+        )
         found["A limit for a period protects a period"] = (
             f"The promise is for what of a person comes to be counted within one fixed period of {spelled(unit.per)}. "
-            f"A person with events in many periods is protected less: {_of_several(config, 'periods')}"
+            f"{less}"
         )
     return found
 
