@@ -422,6 +422,16 @@ def test_limits_that_have_no_room_for_a_correction(limits: str, op: bool, key: s
     assert told in "".join(words)
 
 
+@pytest.mark.parametrize(
+    ("per", "told"), [("", "the longer a stream runs"), (', per = "2d"', "late in a period"), (', per = "1d"', "")]
+)
+def test_where_counts_fall_because_limits_are_reached(per: str, told: str) -> None:
+    text = GOOD.replace('unit = "event"', f'unit = {{ person = "who", max_events = 4{per} }}')
+    (note,) = [note for note in of(text, rows=False).notes if note.startswith("Counts hold")]
+    assert ("a series can fall" in note) == bool(told)
+    assert told in note
+
+
 def test_a_plan_shows_itself_in_short_with_its_warnings() -> None:
     found = of(GOOD.replace('name = "ward"', 'name = "count"'), rows=False)
     for shown in (repr(found), str(found), found._repr_html_()):

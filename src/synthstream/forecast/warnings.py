@@ -301,6 +301,8 @@ def limited(unit: Unit) -> str:
     """What the limit of persons does to counts over time; empty for events."""
     if not unit.of_persons:
         return ""
+    if unit.period == 1:
+        return "Counts hold the events within each person's limit in each tick."
     fewer = "the longer a stream runs, the fewer can count" if unit.per is None else "late in a period fewer can count"
     return (
         f"Counts hold the events within each person's limit: {fewer}, so that a series can fall though nothing changed."
