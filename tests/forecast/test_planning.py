@@ -19,6 +19,7 @@ from synthstream.config.config import StreamConfig
 from synthstream.errors import ConfigError
 from synthstream.forecast.planning import Plan, plan
 from synthstream.forecast.rates import Rate
+from synthstream.forecast.warnings import deviation
 from synthstream.kernel.gate import Gate
 from synthstream.kernel.tables import Marginals
 from synthstream.report.plan_page import plan_page
@@ -559,6 +560,19 @@ def test_per_cent_on_the_page_are_those_of_the_terminal(tmp_path: Path) -> None:
     assert "(&gt;100%)" in table
     assert {text.replace("&gt;", ">").strip("()") for text in table} <= set(shown)
     assert not re.search(r"\([\d,]+(\.\d+)? %\)", page.read_text())
+
+
+@pytest.mark.parametrize(("order", "up_to"), [(1, "about half."), (2, "up to three times")])
+def test_how_far_a_simulation_may_be_off_is_told(tmp_path: Path, order: int, up_to: str) -> None:
+    stream, page = tmp_path / "stream.toml", tmp_path / "plan.html"
+    stream.write_text(f"{GOOD}\n[synthesizer]\norder = {order}\n")
+    result = CliRunner().invoke(app, ["plan", str(stream), "-o", str(page)])
+    assert result.exit_code == 0, result.output
+    told = deviation(plan(stream, rows=False).tables)
+    assert up_to in told
+    assert ("three times" in told) == (order == 2)
+    assert told in " ".join(result.output.split())
+    assert told in page.read_text()
 
 
 def test_the_page_of_a_plan_without_simulation() -> None:

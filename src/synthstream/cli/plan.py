@@ -234,9 +234,12 @@ def _events(value: float) -> str:
 
 
 def _print_rest(shown: Console, found: Plan) -> None:
+    from synthstream.forecast.warnings import deviation
+
     notes = [f"{_OF_TABLES} {found.caveat}"] if found.tables else []
     if any(f.rows is not None for f in found.forecasts):
-        notes.append(_SHAPE if found.tables else f"{_OF_POINTS} {_SHAPE}")
+        shape = f"{_SHAPE} {deviation(found.tables)}"
+        notes.append(shape if found.tables else f"{_OF_POINTS} {shape}")
     notes += filter(None, (found.largest_words, found.unforeseen, *found.notes))
     for words in notes:
         shown.print(f"- {words}")
@@ -254,7 +257,7 @@ _OF_POINTS = (
     "box: error of the number of events in a box of half of each side. W1: how far points are off on average, in "
     "widths of the whole box (0.05: by 5 % of the range)."
 )
-_SHAPE = "Simulations assume a public shape of the data. Real errors may be smaller, or larger by up to about half."
+_SHAPE = "Simulations assume a public shape of the data."
 
 
 def ledger_command(

@@ -309,6 +309,23 @@ def limited(unit: Unit) -> str:
     )
 
 
+def deviation(tables: Mapping[int, int]) -> str:
+    """How far real errors of published rows may be from those on the assumed shape, in a sentence.
+
+    Tables whose association is lost in noise are off by as much as their columns depend on each other: in the assumed
+    shape less than in most real data (ratios: benchmarks/results/forecast.md).
+
+    Args:
+        tables: order of a table -> number of tables.
+    """
+    more = (
+        "; those of tables of two columns or more by up to three times, where columns depend on each other and noise "
+        "hides it, as it often does with delta = 0"
+    )
+    larger = more if any(order > 1 for order in tables) else ""
+    return f"Real errors may be smaller, or larger by up to about half{larger}."
+
+
 def notes_of(config: StreamConfig, moments: Mapping[int, str]) -> tuple[str, ...]:
     """What else is good to know.
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
+from synthstream.forecast.warnings import deviation
 from synthstream.report.charts import Series, Table, line_chart
 from synthstream.report.page import moment, render, small
 from synthstream.report.promise import Promise, whom
@@ -38,6 +39,7 @@ def plan_page(found: Plan) -> str:
             whom=whom(found.claim.unit.kind, found.claim.unit.per),
         ),
         facts=_facts(found),
+        deviation=deviation(found.tables),
         measured=[_chart(found, title, note, error) for title, note, error in _measured(found)],
         rows=[_chart(found, title, note, error) for title, note, error in _rows(found)],
         table=_table(found),
