@@ -152,6 +152,8 @@ def test_what_a_limit_of_persons_leaves_out_is_told_beside_every_answer(folder: 
     for command in (("table", "ward"), ("series", "ward"), ("compare", "ward", *months)):
         told = [say(command[0], where, *command[1:]).stderr for where in (folder, tmp_path)]
         assert ["further ones are left out" in words for words in told] == [False, True]
+        over_time = command[0] != "table"
+        assert ["so that a series can fall though nothing changed." in words for words in told] == [False, over_time]
 
 
 @pytest.mark.parametrize(

@@ -424,7 +424,14 @@ def test_limits_that_have_no_room_for_a_correction(limits: str, op: bool, key: s
 
 
 @pytest.mark.parametrize(
-    ("per", "told"), [("", "the longer a stream runs"), (', per = "2d"', "late in a period"), (', per = "1d"', "")]
+    ("per", "told"),
+    [
+        ("", "the longer a stream runs"),
+        (', per = "2d"', "late in a period"),
+        (', per = "1d"', ""),
+        (', max_per_tick = 2, per = "2d"', ""),
+        (', max_per_tick = 1, per = "5d"', "late in a period"),
+    ],
 )
 def test_where_counts_fall_because_limits_are_reached(per: str, told: str) -> None:
     text = GOOD.replace('unit = "event"', f'unit = {{ person = "who", max_events = 4{per} }}')

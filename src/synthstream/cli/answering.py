@@ -15,7 +15,7 @@ from synthstream.cli.reading import write
 from synthstream.cli.runtime import fail
 from synthstream.privacy import Unit
 from synthstream.publish.published import Releases
-from synthstream.publish.readme import left_out
+from synthstream.publish.readme import falling, left_out
 from synthstream.release.areas import Bounds
 from synthstream.release.points import PointRelease
 from synthstream.release.release import Release, TableRelease
@@ -113,10 +113,15 @@ def _counted_itself(release: Release, polygons: Domain, series: str | None) -> N
             typer.echo(f"The stream counts this district itself: {ask} has the smaller error.", err=True)
 
 
-def tell_of_limit(unit: Unit) -> None:
-    """Say so where a limit of persons leaves events out of every count: no error tells of it."""
+def tell_of_limit(unit: Unit, *, over_time: bool = False) -> None:
+    """Say so where a limit of persons leaves events out of every count: no error tells of it.
+
+    Args:
+        over_time: whether counts of several times are shown, which the limit may set apart.
+    """
+    fewer = falling(unit) if over_time else ""
     if words := left_out(unit):
-        typer.echo(words, err=True)
+        typer.echo(f"{words} {fewer[0].upper()}{fewer[1:]}." if fewer else words, err=True)
 
 
 def tell_of_steps(found: Releases, every: str | None) -> None:

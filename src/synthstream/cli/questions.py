@@ -236,7 +236,7 @@ def series_command(
         tell_of(found.last, area, upper, series=place)
     series = found.series(column, every=every, lower=area, upper=upper)
     tell_of_steps(found, every)
-    tell_of_limit(found.config.privacy.unit)
+    tell_of_limit(found.config.privacy.unit, over_time=True)
     if column is not None:
         tell_of_cuts(found, column)
     kinds = [kind for kind in found.last.schema.columns if kind.name == column]
@@ -282,7 +282,7 @@ def compare_command(
     cells = later.compare(earlier, apart(columns, later.schema.names) or None)
     typer.echo(f"{later.name}: {earlier.about}, beside {later.about}", err=True)
     tell_of_lengths(earlier, later)
-    tell_of_limit(found.config.privacy.unit)
+    tell_of_limit(found.config.privacy.unit, over_time=True)
     beyond, known = int(cells["beyond_noise"].sum()), cells["z"].count()
     # Beyond three standard errors of Gaussian noise; where delta = 0, of one draw of Laplace noise at the most.
     chance = (0.0027 if later.facts["claim"]["delta"] else 0.012) * known

@@ -20,6 +20,7 @@ from synthstream.forecast.rates import Rate
 from synthstream.forecast.values import of_values
 from synthstream.kinds import NO_EPSILON, WEAK_DELTA, WEAK_EPSILON
 from synthstream.privacy import EVENT, Claim, Unit
+from synthstream.publish.readme import falling
 from synthstream.schema.columns import Boolean, Category
 from synthstream.schema.naming import clash, names_a_person
 from synthstream.schema.polygons import BEYOND
@@ -301,12 +302,8 @@ def limited(unit: Unit) -> str:
     """What the limit of persons does to counts over time; empty for events."""
     if not unit.of_persons:
         return ""
-    if unit.period == 1:
-        return "Counts hold the events within each person's limit in each tick."
-    fewer = "the longer a stream runs, the fewer can count" if unit.per is None else "late in a period fewer can count"
-    return (
-        f"Counts hold the events within each person's limit: {fewer}, so that a series can fall though nothing changed."
-    )
+    fewer = falling(unit)
+    return f"Counts hold the events within each person's limit{f': {fewer}' if fewer else ' in each tick'}."
 
 
 def deviation(tables: Mapping[int, int]) -> str:

@@ -104,6 +104,21 @@ def left_out(unit: Unit) -> str:
     )
 
 
+def falling(unit: Unit) -> str:
+    """How the limit of persons makes counts fall over time; empty where it does not.
+
+    Example:
+        >>> falling(Unit(kind="person", max_events=4, per="4w", period=4))
+        'late in a period fewer can count, so that a series can fall though nothing changed'
+        >>> falling(Unit(kind="person", max_events=4, max_per_tick=1, per="4w", period=4))
+        ''
+    """
+    if not unit.of_persons or (unit.period is not None and unit.max_events >= unit.period * unit.in_a_tick):
+        return ""
+    fewer = "the longer a stream runs, the fewer can count" if unit.per is None else "late in a period fewer can count"
+    return f"{fewer}, so that a series can fall though nothing changed"
+
+
 def _caution(config: StreamConfig) -> str:
     """What rows cannot tell."""
     found = "Rows are made from the noisy counts. No error is known for a `count` of rows"
