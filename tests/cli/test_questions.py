@@ -122,6 +122,17 @@ def test_what_changed(folder: Path) -> None:
     assert (every.stdout.count("\n| "), "The first 30 of 36 cells" in every.stderr) == (31, True)
 
 
+def test_where_no_cell_can_be_compared_nothing_is_said_of_chance(tmp_path: Path) -> None:
+    rows(400, 1).write_parquet(tmp_path / "rows-1.parquet")
+    with Stream(configured(tmp_path, "refresh"), gates=lambda _: ExactGate()) as stream:
+        list(stream.run())
+    windows = ("--then", "2026-01-01", "2026-01-02", "--now", "2026-01-05", "2026-01-06")
+    found = say("compare", tmp_path, "ward", "x", *windows)
+    assert "cells are of tables that count other ticks in one of the two" in found.stderr
+    assert "expected by chance" not in found.stderr
+    assert "expected by chance" in say("compare", tmp_path, "ward", *windows).stderr
+
+
 def test_a_series_to_read_and_to_keep(folder: Path, tmp_path: Path) -> None:
     assert "Steps" not in say("series", folder, "--every", "2d").stderr
     assert "not a whole number of ticks of '1d'" in say("series", folder, "--every", "36h").stderr

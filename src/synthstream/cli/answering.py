@@ -166,6 +166,21 @@ def tell_of_lengths(then: Spanning, now: Spanning) -> None:
         typer.echo(words, err=True)
 
 
+def tell_of_chance(cells: pl.DataFrame, *, pure: bool) -> None:
+    """Say how many cells of a comparison changed beyond noise, how many by chance, and how many cannot be compared."""
+    beyond, known = int(cells["beyond_noise"].sum()), cells["z"].count()
+    # Beyond three standard errors of Gaussian noise; where delta = 0, of one draw of Laplace noise at the most.
+    chance = (0.012 if pure else 0.0027) * known
+    if known:
+        typer.echo(f"{beyond:,} of {known:,} measured cells beyond noise; {chance:.2g} expected by chance.", err=True)
+    if known < len(cells):
+        typer.echo(
+            f"{len(cells) - known:,} cells are of tables that count other ticks in one of the two: such are measured "
+            "at refreshes. `table --between` shows their counts, and which ticks these are.",
+            err=True,
+        )
+
+
 def give(
     found: pl.DataFrame,
     output: Path | None,

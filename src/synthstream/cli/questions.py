@@ -266,7 +266,7 @@ def compare_command(
 
     Example: synthstream compare stream.toml zone --then 2026-01-01 2026-02-01 --now 2026-02-01 2026-03-01
     """
-    from synthstream.cli.answering import give, tell_of_lengths, tell_of_limit
+    from synthstream.cli.answering import give, tell_of_chance, tell_of_lengths, tell_of_limit
     from synthstream.publish.published import releases
 
     form = format_of(None, output, place=place)
@@ -283,16 +283,7 @@ def compare_command(
     typer.echo(f"{later.name}: {earlier.about}, beside {later.about}", err=True)
     tell_of_lengths(earlier, later)
     tell_of_limit(found.config.privacy.unit, over_time=True)
-    beyond, known = int(cells["beyond_noise"].sum()), cells["z"].count()
-    # Beyond three standard errors of Gaussian noise; where delta = 0, of one draw of Laplace noise at the most.
-    chance = (0.0027 if later.facts["claim"]["delta"] else 0.012) * known
-    typer.echo(f"{beyond:,} of {known:,} measured cells beyond noise; {chance:.2g} expected by chance.", err=True)
-    if known < len(cells):
-        typer.echo(
-            f"{len(cells) - known:,} cells are of tables that count other ticks in one of the two: such are measured "
-            "at refreshes. `table --between` shows their counts, and which ticks these are.",
-            err=True,
-        )
+    tell_of_chance(cells, pure=not later.facts["claim"]["delta"])
     if not csv and output is None and len(cells) > _LINES:
         typer.echo(f"The first {_LINES} of {len(cells):,} cells; all of them: --csv, or -o changes.csv.", err=True)
         cells = cells.head(_LINES)
