@@ -423,6 +423,14 @@ def test_limits_that_have_no_room_for_a_correction(limits: str, op: bool, key: s
     assert told in "".join(words)
 
 
+@pytest.mark.parametrize(("most", "told"), [(2, False), (3, True), (20, True)])
+def test_a_limit_that_ticks_keep_anyway(most: int, told: bool) -> None:
+    unit = f'unit = {{ person = "who", max_events = {most}, max_per_tick = 1, per = "2d" }}'
+    found = of(GOOD.replace('unit = "event"', unit), rows=False).cautions
+    words = [c.words for c in found if "has no effect above 2: a period has 2 ticks" in c.words]
+    assert len(words) == told
+
+
 @pytest.mark.parametrize(
     ("per", "told"),
     [

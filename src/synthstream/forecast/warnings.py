@@ -72,6 +72,7 @@ def cautions_of(
         *_clash(config),
         *_person_columns(config),
         *_dear_persons(config, ticks[-1], rate),
+        *_more_than_ticks_let_in(config.privacy.unit),
         *_halves_of_corrections(config.privacy.unit, config.op),
         *_unused_delta(config, claim),
         *_commas(config),
@@ -134,6 +135,17 @@ def _dear_persons(config: StreamConfig, ticks: int, rate: Rate) -> Iterator[Caut
             "privacy.unit.max_events",
             f'Protecting persons makes errors {times} as with unit = "event". A smaller max_events makes them smaller, '
             "and leaves out more rows of people with many.",
+        )
+
+
+def _more_than_ticks_let_in(unit: Unit) -> Iterator[Caution]:
+    """A limit for a period above what the limits of its ticks let in."""
+    if unit.events < unit.max_events:
+        ticks = "is one tick" if unit.period == 1 else f"has {unit.period} ticks"
+        yield Caution(
+            "privacy.unit.max_events",
+            f"max_events = {unit.max_events} has no effect above {unit.events}: a period {ticks}, and in a tick at "
+            f"most {unit.in_a_tick} of a person can count. Say max_events = {unit.events}: claims then name it.",
         )
 
 
