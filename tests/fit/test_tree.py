@@ -253,3 +253,18 @@ def test_expected_errors_are_about_right() -> None:
             error = (got[0::2] - got[1::2] - m * share)[m > 500]
             ratios.append(np.sum(error**2) / np.sum(found.errors[2**level : 2 ** (level + 1)][m > 500]))
     assert 0.4 < np.mean(ratios) < 2.0
+
+
+@pytest.mark.parametrize(("addresses", "uneven"), [(None, 1 / 3), (6, 1.0)])
+@pytest.mark.parametrize("noise", [1e-9, 3e5])
+def test_what_nobody_read_is_as_uneven_as_what_was_read(addresses: int | None, uneven: float, noise: float) -> None:
+    """Events that lie evenly, or at a few addresses, of which the last level that was read has one in a node."""
+    rng, unread = np.random.default_rng(8), 2
+    cells = rng.choice(16, addresses, replace=False) * 16 + rng.integers(0, 16, addresses) if addresses else 2**DEPTH
+    part = np.bincount(rng.choice(cells, 20_000), minlength=2**DEPTH).astype(np.float64)
+    spans = [span(part, noise, rng, depth=DEPTH - unread) for _ in range(2)]
+    found = masses(spans, depth=DEPTH, dimension=1, shrink=False, bounded=False)
+    assert found.uneven == pytest.approx(uneven, abs=0.1)
+    nodes = found.masses.reshape(2 ** (DEPTH - 1), 2).sum(axis=1)  # of the last level, which nobody read
+    assert found.errors[2 ** (DEPTH - 1) :] == pytest.approx(found.uneven * nodes**2, rel=1e-6, abs=1e-6)
+    assert masses(spans[:1], depth=DEPTH - unread, dimension=1, shrink=False).uneven >= 1 / 3

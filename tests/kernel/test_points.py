@@ -1072,6 +1072,10 @@ def test_the_error_of_a_region_covers_what_was_moved_and_cut_and_not_read() -> N
     assert replace(made, plain=plain).mass(left)[1] == pytest.approx(moved)
     part = float(made.masses @ (cut * (1 - cut)))
     assert made.mass(cut)[1] == pytest.approx(part * (4 / 3) ** 0.5)
+    assert replace(made, uneven=1.0).mass(cut)[1] == pytest.approx(2 * part)  # all of each may lie in one half
+    finer = replace(made, uneven=0.8).plus(box(4))
+    assert finer.plain_errors[8:] == pytest.approx(0.8 * made.masses**2 + box(4).plain_errors[8:])
+    assert finer.uneven == 0.8
     heavy = replace(made, masses=np.arange(8.0), plain=np.arange(8.0), open_variance=9.0)
     assert heavy.mass(1 - left)[1] == pytest.approx(3 * (22 / 28 - 1 / 2))
     assert heavy.mass(left)[1] == 0

@@ -10,6 +10,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from synthstream.fit.walk import UNKNOWN
 from synthstream.partition import Partition, Region, by_level, sums
 from synthstream.workload import CodeArray, FloatArray, IntArray
 
@@ -29,6 +30,7 @@ class Cloud:
         moving: how far mass has moved between the two newest epochs, in widths of the cube.
         open_variance: of the number of events that no epoch's own number tells: what was not read
             of them may all lie in one place.
+        uneven: variance of (left - right) / node where it is not known: 1 if all lie in one half.
     """
 
     partition: Partition
@@ -39,6 +41,7 @@ class Cloud:
     total_variance: float
     moving: float
     open_variance: float = 0.0
+    uneven: float = UNKNOWN
 
     def __repr__(self) -> str:
         return f"Cloud({self.number:,} points, {self.partition.dimension} columns, {self.masses.size:,} cells)"
@@ -84,7 +87,7 @@ class Cloud:
     def from_arrays(cls, partition: Partition, arrays: Mapping[str, NDArray[Any]]) -> Self:
         """The cloud whose :meth:`arrays` these are."""
         kept: dict[str, Any] = {field.name: arrays.get(field.name, field.default) for field in fields(cls)[1:]}
-        single = {name: float(kept[name]) for name in ("total_variance", "moving", "open_variance")}
+        single = {name: float(kept[name]) for name in ("total_variance", "moving", "open_variance", "uneven")}
         return cls(partition=partition, **kept | single)
 
     def plus(self, other: Cloud) -> Cloud:
@@ -107,13 +110,14 @@ class Cloud:
             total_variance=one.total_variance + two.total_variance,
             open_variance=one.open_variance + two.open_variance,
             moving=moving,
+            uneven=max(one.uneven, two.uneven),
         )
 
     def _down_to(self, level: int) -> Cloud:
         """The same masses, evenly in finer nodes: how a node's mass is divided is not known."""
         found, region = self, self.partition.region
         while found.level < level:
-            unknown = found.masses**2 / 3
+            unknown = found.masses**2 * self.uneven
             if region is not None:
                 unknown[region.emptied(found.level)] = 0.0
             found = replace(
@@ -193,13 +197,13 @@ class Cloud:
         in each node half the difference of its share in the left and right half times left minus right. So its variance
         is a sum too. Four things are added to it as error: how far shrinkage moved the mass; how far raising masses to
         0 moved it; what the number of the open epoch is off by, as if it lay here; and the mass of nodes that lie in
-        the region only in part, as if (left - right) / node were anything from -1 to 1, the same in all of them.
+        the region only in part, as if (left - right) / node, of the variance ``uneven``, were the same in all of them.
         """
         share = np.asarray(inside, dtype=np.float64)
         held, plain = (masses.reshape(share.size, -1).sum(axis=1) for masses in (self.held, self.plain))
         found = float(held @ share)
         variance = (found - float(plain @ share)) ** 2
-        variance += float(held @ (share * (1 - share))) ** 2 * 4 / 3
+        variance += float(held @ (share * (1 - share))) ** 2 * 4 * self.uneven
         region, errors = self.partition.region, by_level(self.plain_errors[: share.size])
         for level, error in reversed([*enumerate(errors)]):
             left, right = share[0::2], share[1::2]

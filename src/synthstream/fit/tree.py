@@ -78,11 +78,13 @@ class Estimate(NamedTuple):
         errors: expected squared error of left minus right in each node, as far as this model knows it; node i of level
             j at position 2^j + i, so that shape is ``(2**depth,)`` and position 0 is empty.
         moving: a bound on the Wasserstein distance between the two newest epochs, in widths of the cube.
+        uneven: variance of (left - right) / node where nobody read, without shrinkage: that of the last level read.
     """
 
     masses: FloatArray
     errors: FloatArray
     moving: float
+    uneven: float = UNKNOWN
 
 
 def masses(
@@ -119,7 +121,7 @@ def masses(
     kept, aside, ratios = _kept(read, region), list[_Aside](), list[FloatArray]()
     slopes, left, newest = np.zeros((3, depth))
     levels = Levels(slopes, left, newest, shrink, np.array(epochs), not (shrink or bounded), since > 0)
-    errors, moved = np.zeros(2**depth), np.zeros(depth)
+    errors, moved, uneven = np.zeros(2**depth), np.zeros(depth), UNKNOWN
     for level, nodes in enumerate(kept):
         above, at = np.zeros(mass.shape), np.searchsorted(nodes, read[level])
         if shrink and level >= dimension:
@@ -130,7 +132,11 @@ def masses(
         own = known.beside(mass[:, at], 1.0)
         lean = None if region is None else known.beside(region.leaning(level, nodes[at])[None], 0.0)[0]
         guide = known.beside(above[:, at], 0.0)
-        how = _ratios(own, known, guide, caution, lean) if shrink else _plain(own, known, bounded, lean)
+        if shrink:
+            how = _ratios(own, known, guide, caution, lean)
+        else:
+            uneven = _unevenness(own, known, lean, uneven)
+            how = _plain(own, known, bounded, lean, uneven)
         slopes[level], left[level], newest[level] = unread = how[2:]
         fewer = epochs[level] - epochs[level + 1]
         theirs = _bordered(region, level, mass, above, at, how, shrink)
@@ -146,7 +152,7 @@ def masses(
     for these in aside:
         spread_out(*these, levels, found, errors, moved)
     moved *= 2.0 ** -(np.arange(depth) // dimension) / 2
-    return Estimate(found, errors, float(moved.sum()) / last if shrink or bounded else 0.0)
+    return Estimate(found, errors, float(moved.sum()) / last if shrink or bounded else 0.0, uneven)
 
 
 def _begun(spans: Sequence[Span], depth: int, since: int) -> tuple[FloatArray, float, list[int], Sequence[Span]]:
@@ -312,8 +318,26 @@ def _gathered(level: int, spans: Sequence[Span], nodes: IntArray, *, partly: boo
     return _Known(differences, variance, share, missed)
 
 
-def _plain(mass: FloatArray, known: _Known, bounded: bool, lean: FloatArray | None) -> _Halved:
-    """Differences as they were read, in parts of the nodes' masses; other nodes are cut in halves."""
+def _unevenness(mass: FloatArray, known: _Known, lean: FloatArray | None, above: float) -> float:
+    """Variance of the ratios of nodes that nobody read: that of those that somebody read, by moments, where it is more.
+
+    Events at a few addresses lie in one half or the other, at each level. Nodes have weight by how far their events
+    stand out of the noise. ``above``: that of the level above, where nothing was read.
+    """
+    counted = mass * np.clip(known.share, 0.0, 1.0)[:, None]
+    squares, told = np.maximum(counted, 0.0) ** 2, np.isfinite(known.variance)
+    noise = np.where(told, known.variance + np.maximum(counted, 0.0), 1.0)
+    weight = np.where(told, squares / (squares + noise), 0.0)
+    gap = known.differences if lean is None else known.differences - counted * lean
+    whole = float(np.sum(weight * squares))
+    return min(max(float(np.sum(weight * (gap**2 - noise))) / whole, UNKNOWN), 1.0) if whole > 0 else above
+
+
+def _plain(mass: FloatArray, known: _Known, bounded: bool, lean: FloatArray | None, uneven: float) -> _Halved:
+    """Differences as they were read, in parts of the nodes' masses; other nodes are cut in halves.
+
+    ``uneven``: variance of their ratios.
+    """
     d, unknown = known.differences, np.isinf(known.variance)
     r = np.divide(np.clip(d, -mass, mass) if bounded else d, mass, out=np.zeros_like(mass), where=mass != 0)
     r = r if lean is None else np.where(unknown, lean, r)
@@ -321,7 +345,7 @@ def _plain(mass: FloatArray, known: _Known, bounded: bool, lean: FloatArray | No
     share, missed = np.minimum(known.share, 1.0)[:, None], known.missed[:, None]
     # Of an epoch of next to no events a node may hold many times as many, by noise; not so of those that were missed.
     unread = np.where(unknown, mass, np.clip((1 - share) * mass, -missed, missed)).sum(axis=0)
-    return _Halved(r, noise + UNKNOWN * unread**2, slope=0.0, left=UNKNOWN, newest=0.0)
+    return _Halved(r, noise + uneven * unread**2, slope=0.0, left=uneven, newest=0.0)
 
 
 def _ratios(mass: FloatArray, known: _Known, ancestors: FloatArray, caution: float, lean: FloatArray | None) -> _Halved:

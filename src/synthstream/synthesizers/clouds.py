@@ -192,6 +192,7 @@ def _fitted(
         total_variance=variance,
         moving=fitted.moving,
         open_variance=unread,
+        uneven=plain.uneven,
     )
 
 
