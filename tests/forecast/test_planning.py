@@ -306,9 +306,17 @@ def test_a_column_that_names_a_person() -> None:
     words = "expect only those within it"
     assert [any(words in note for note in of(text, rows=False).notes) for text in (GOOD, person)] == [False, True]
     assert "about 3 times as large as" in found["privacy.unit.max_events"]
-    capped = warned(person.replace("max_events = 3", "max_events = 3, max_per_tick = 1"))["privacy.unit.max_events"]
+    capped = warned(person.replace("max_events = 3", "max_events = 30, max_per_tick = 1"))["privacy.unit.max_events"]
     one, more = map(float, re.findall(r"([0-9.]+) times as large in", capped))
-    assert one < 3 < more  # of events larger tables are measured at refreshes
+    assert one < more < 30  # of events larger tables are measured at refreshes
+
+
+@pytest.mark.parametrize(
+    ("limits", "useless"), [("2, max_per_tick = 1", True), ("2", False), ("30, max_per_tick = 1", False)]
+)
+def test_a_limit_in_a_tick_that_saves_no_noise_is_told(limits: str, useless: bool) -> None:
+    found = warned(GOOD.replace('unit = "event"', f'unit = {{ person = "rider_id", max_events = {limits} }}'))
+    assert ("makes no error smaller" in found.get("privacy.unit.max_per_tick", "")) == useless
 
 
 def test_a_column_with_too_many_cells() -> None:

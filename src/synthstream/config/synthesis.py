@@ -36,6 +36,9 @@ _REFRESH_GROWTH = 1.1
 MOST_ROWS = 1_000_000
 # Refreshes remember the counts of each one: with more cells, all tables are measured at every tick.
 _MOST_REFRESHED = 250_000
+# Where all tables are measured at every tick, and there alone, the events of a person in several ticks cost less
+# together than one by one. It is worth more than refreshes from so many times the events of one tick on (decision 59).
+_MANY = 20
 
 # Keys that had another name when the first chains began.
 STORED = {"shares": "budget"}
@@ -117,8 +120,8 @@ class SynthesizerConfig(Section):
             return "always"
         if budget.pure:
             return "epochs"
-        if unit.in_a_tick < unit.events:
-            return "always"  # there, and only there, the events of a person cost less together than one by one
+        if unit.events >= _MANY * unit.in_a_tick:
+            return "always"
         larger = workload is None or any(len(marginal) > 1 for marginal in workload.marginals)
         affordable = workload is None or workload.cells <= _MOST_REFRESHED
         return "refresh" if larger and affordable else "always"

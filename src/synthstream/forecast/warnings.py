@@ -136,6 +136,13 @@ def _dear_persons(config: StreamConfig, ticks: int, rate: Rate) -> Iterator[Caut
             f'Protecting persons makes errors {times} as with unit = "event". A smaller max_events makes them smaller, '
             "and leaves out more rows of people with many.",
         )
+        unit = config.privacy.unit
+        if unit.in_a_tick < unit.events <= factor:
+            yield Caution(
+                "privacy.unit.max_per_tick",
+                f"max_per_tick = {unit.max_per_tick} makes no error smaller here, and leaves rows out. It does where "
+                "all tables are measured at every tick, and delta is above 0.",
+            )
 
 
 def _more_than_ticks_let_in(unit: Unit) -> Iterator[Caution]:
