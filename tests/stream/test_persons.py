@@ -239,11 +239,11 @@ def test_a_missing_person_column_is_told(tmp_path: Path) -> None:
     ("limits", "how"),
     [
         ("max_events = 3", "refresh"),
-        ("max_events = 19, max_per_tick = 1", "refresh"),
-        ("max_events = 20, max_per_tick = 1", "always"),
-        ("max_events = 20, max_per_tick = 2", "refresh"),
-        ('max_events = 20, max_per_tick = 1, per = "19d"', "refresh"),  # 19 count
-        ('max_events = 60, max_per_tick = 2, per = "20d"', "always"),
+        ("max_events = 9, max_per_tick = 1", "refresh"),
+        ("max_events = 10, max_per_tick = 1", "always"),
+        ("max_events = 10, max_per_tick = 2", "refresh"),
+        ('max_events = 10, max_per_tick = 1, per = "9d"', "refresh"),  # nine count
+        ('max_events = 60, max_per_tick = 2, per = "10d"', "always"),
     ],
 )
 def test_all_is_measured_at_every_tick_where_that_costs_persons_far_less(tmp_path: Path, limits: str, how: str) -> None:

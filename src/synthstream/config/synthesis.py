@@ -38,7 +38,7 @@ MOST_ROWS = 1_000_000
 _MOST_REFRESHED = 250_000
 # Where all tables are measured at every tick, and there alone, the events of a person in several ticks cost less
 # together than one by one. It is worth more than refreshes from so many times the events of one tick on (decision 59).
-_MANY = 20
+_MANY = 10
 
 # Keys that had another name when the first chains began.
 STORED = {"shares": "budget"}
