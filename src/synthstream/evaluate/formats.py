@@ -189,7 +189,12 @@ def place_of(view: View, odd: pl.DataFrame) -> tuple[str, tuple[Line, ...]]:
         ('They look like numbers with decimal ",".', (Line(key='decimal', value='","', column=None),))
         >>> place_of(view, pl.DataFrame({"text": ["51.5 / 0.1"], "rows": [7]}))[0]
         'They lie outside of bounds.'
+        >>> fine = View(name="fare_1", place="fare", coordinates=("fare",), bounds=((0, 80),), depth=1)
+        >>> place_of(fine, pl.DataFrame(schema={"text": pl.String, "rows": pl.Int64}))
+        ('', ())
     """
+    if odd.is_empty():
+        return "", ()
     tried = odd.head(_TRIED)
     parts = tried["text"].str.split(SIDES).list
     sides = [parts.get(k, null_on_oob=True).fill_null("") for k in range(len(view.coordinates))]
