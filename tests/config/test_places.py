@@ -17,6 +17,7 @@ from synthstream.strategies.shares import at_refreshes, by_size
 from synthstream.synthesizers.assembly import claim_of, synthesizer_of
 from tests.support.configs import category, number, stream_toml
 
+_TO = 'coordinates = ["to_lat", "to_lon"]\nbounds = [[32, 37], [-122, -114]]\n'
 BOX = 'coordinates = ["lat", "lon"]\nbounds = [[32, 37], [-122, -114]]\n'
 OF_6 = '[synthesizer]\nnear = 1\nmarginals = [["kind", "at_6"]]\n'
 KIND = category("kind", "a", "b", "c", "d", "e", "f")
@@ -243,6 +244,7 @@ def test_settings_for_readers_are_the_same_stream() -> None:
         (place("depth = 9"), "line 22: column 'at': depth = 9: must be"),
         (place(box='coordinates = ["lat"]\nbounds = [["32", 37]]\n'), "bounds"),
         (place('with = ["kin"]'), "'kin' is not another column. Did you mean 'kind'?"),
+        (place('with = ["to"]') + place(name="to", box=_TO), "with: 'to' stands below. A place is crossed with those"),
         (place("views = [2, 1]"), "views: must be depths in order"),
         (place("views = [1, 9]\ndepth = 4"), "from 1 to 4, the finest; found [1, 9]"),
         (place("depth = 9"), "depth = 9: must be from 1 to 7"),

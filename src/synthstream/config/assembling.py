@@ -184,7 +184,8 @@ def _views(file: File, i: int, before: Sequence[Column], budget: Budget, *, base
     places = [column for column in before if isinstance(column, OfPlace)]
     others = [column for column in before if not isinstance(column, OfPlace)]
     events = 1 if persons is None else persons.max_events
-    return views_of(section, others, budget, events, places=places, base=base)
+    later = [below.name for below in file.columns[i + 1 :] if isinstance(below, PlaceSection)]
+    return views_of(section, others, budget, events, places=places, later=later, base=base)
 
 
 def _of_its_own(file: File) -> None:

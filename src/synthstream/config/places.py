@@ -83,6 +83,7 @@ def views_of(
     events: int,
     *,
     places: Sequence[OfPlace],
+    later: Sequence[str],
     base: Path,
 ) -> list[OfPlace]:
     """The columns of a place, coarsest first. Districts, if there are any, stand in for the coarsest grid.
@@ -97,6 +98,7 @@ def views_of(
         budget: for one event.
         events: how many each person may bring; 1 if events are protected.
         places: the columns of places that stand before it.
+        later: names of places that stand below it.
         base: folder that the path of a file starts from.
 
     Raises:
@@ -121,7 +123,7 @@ def views_of(
     bits = [*(math.log2(column.size) for column in named), *(dimension * depth for depth in depths)]
     columns: list[OfPlace] = [*named, *views]
     crossed = (
-        _chosen(section.crossed, columns, others, places, bits)
+        _chosen(section.crossed, columns, others, places, later, bits)
         if section.crossed is not None
         else _worthwhile(section, others, bits, sigma)
     )
@@ -182,15 +184,21 @@ def _chosen(
     columns: Sequence[OfPlace],
     others: Sequence[Column],
     places: Sequence[OfPlace],
+    later: Sequence[str],
     bits: Sequence[float],
 ) -> list[list[str]]:
     """For each column of a place, those that ``with`` crosses it with."""
     names = [column.name for column in others]
     known = [*names, *dict.fromkeys(column.place for column in places)]
     for name in said:
+        if name in later:
+            raise ConfigError(
+                f"with: {name!r} stands below. A place is crossed with those before it: put that section first"
+            )
         if name not in known:
             more = " A place is crossed with those before it." if len(known) > len(names) else ""
-            raise ConfigError(f"with: {name!r} is not another column.{like(name, known)} Name some of {known}.{more}")
+            some = f"Name some of {known}.{more}" if known else "There is none, so leave with out."
+            raise ConfigError(f"with: {name!r} is not another column.{like(name, known)} {some}")
     theirs = [column for column in places if column.place in said]
     return [
         [
