@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import cache, partial
 from pathlib import Path
@@ -23,9 +24,10 @@ from synthstream.errors import ConfigError, NotReleased, SchemaError
 from synthstream.kernel.gate import Gate
 from synthstream.release.answers import MeasuredSums
 from synthstream.release.areas import Box
-from synthstream.release.places import Grid, _answer, drift_of
+from synthstream.release.places import Grid, Located, _answer, drift_of
 from synthstream.release.release import TableRelease
 from synthstream.schema.places import View
+from synthstream.schema.schema import Schema
 from synthstream.synthesizers.simulation.seeded import SeededGate
 from tests.support.command import synthstream
 from tests.support.configs import SINK, source, stream_toml
@@ -574,6 +576,20 @@ def test_places_without_degrees_have_boxes_alone(release: TableRelease) -> None:
         release.mass(json.dumps(shapely.geometry.mapping(shapely.box(0, 0, 1, 1))))
     with pytest.raises(SchemaError, match=r"'spt' is none\. Did you mean 'spot'"):
         release.mass({}, place="spt")
+
+
+def test_of_two_places_a_box_lies_in_one_and_a_condition_says_the_other() -> None:
+    located = Located()
+    begin, end = (
+        View(name=f"{name}_1", place=name, coordinates=(name,), bounds=((0, 8),), depth=1, located=True)
+        for name in "ab"
+    )
+    located.schema = Schema(columns=(begin, replace(end, crossed=("a_1",))))
+    with pytest.raises(SchemaError, match=r"in one place, not in 2\. Say where b is by a condition, as in b_1 = '0'\."):
+        located.mass({"a": 1, "b": 2})
+    located.schema = Schema(columns=(begin, end))
+    with pytest.raises(SchemaError, match=r"in one place, not in 2\.$"):
+        located.mass({"a": 1, "b": 2})
 
 
 def test_the_command_answers_about_polygons(mapped: tuple[StreamConfig, TableRelease]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
@@ -162,13 +162,22 @@ class Located:
             raise SchemaError(f"place: {place!r} is none.{like(place, all_places)} Places are {', '.join(all_places)}.")
         places = {known[name] for name in asked} or {place or all_places[0]}
         if len(places) > 1:
-            raise SchemaError(f"box: {', '.join(sorted(set(asked)))}: it lies in one place, not in {len(places)}")
+            words = f"it lies in one place, not in {len(places)}.{self._crossed(places)}"
+            raise SchemaError(f"box: {', '.join(sorted(set(asked)))}: {words}")
         if not asked and place is None and len(all_places) > 1:
             raise SchemaError(
                 f"place: say which one is meant, as place = {all_places[0]!r} (--place {all_places[0]}). Places are "
                 f"{', '.join(all_places)}."
             )
         return [view for view in views if view.place in places]
+
+    def _crossed(self, places: Collection[str]) -> str:
+        """How a condition says where the other place of two is, if grids of both are counted together."""
+        grids = {c.name: c for c in self.schema.columns if isinstance(c, View) and c.place in places}
+        for grid in grids.values():
+            if any(name in grids for name in grid.crossed):
+                return f" Say where {grid.place} is by a condition, as in {grid.name} = '{grid.values[0]}'."
+        return ""
 
 
 class Grid(NamedTuple):
