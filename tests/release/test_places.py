@@ -592,6 +592,14 @@ def test_of_two_places_a_box_lies_in_one_and_a_condition_says_the_other() -> Non
         located.mass({"a": 1, "b": 2})
 
 
+def test_a_box_of_another_place_than_the_one_that_is_named_is_refused() -> None:
+    located = Located()
+    views = (View(name=f"{c}_1", place=c, coordinates=(c,), bounds=((0, 8),), depth=1, located=True) for c in "ab")
+    located.schema = Schema(columns=tuple(views))
+    with pytest.raises(SchemaError, match="place: 'a' is a coordinate of 'a', not of 'b'"):
+        located.mass({"a": 1}, place="b")
+
+
 def test_the_command_answers_about_polygons(mapped: tuple[StreamConfig, TableRelease]) -> None:
     (config, release), path = mapped, "city.geojson"
     table = ("table", str(config.base / "stream.toml"))

@@ -164,6 +164,8 @@ class Located:
         if len(places) > 1:
             words = f"it lies in one place, not in {len(places)}.{self._crossed(places)}"
             raise SchemaError(f"box: {', '.join(sorted(set(asked)))}: {words}")
+        if place is not None and place not in places:
+            raise SchemaError(f"place: {asked[0]!r} is a coordinate of {known[asked[0]]!r}, not of {place!r}")
         if not asked and place is None and len(all_places) > 1:
             raise SchemaError(
                 f"place: say which one is meant, as place = {all_places[0]!r} (--place {all_places[0]}). Places are "
