@@ -345,6 +345,15 @@ def test_the_error_of_an_area_is_that_of_whole_cells_and_of_those_that_it_cuts()
     assert both["stderr"] == pytest.approx((4 + 25) ** 0.5)
 
 
+def test_a_part_of_a_cell_of_which_rows_hold_none_may_hold_what_its_noise_hides() -> None:
+    view = View(name="at_1", place="at", coordinates=("x",), bounds=((0, 8),), depth=1)
+    known = MeasuredSums(np.array([300.0, 0.0, 0.0, 0.0]), np.full(4, 100.0**2), 0, 5)
+    rows = np.array([300.0, 0.0, 0.0, 0.0])
+    found = _answer([Grid(view, known, rows, np.zeros(4))], np.array([0.25, 0.0]))
+    assert found["measured"] == 0
+    assert found["stderr"] == pytest.approx(50)
+
+
 def test_shares_of_cells_may_be_further_off_where_rows_lie_unevenly_around() -> None:
     """Within a cell, events may lie as unevenly as rows do in the cell around it, or in the one around that."""
     grids = []

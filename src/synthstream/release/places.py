@@ -292,4 +292,6 @@ def _cut(grid: Grid, cut: IntArray, area: FloatArray, off: FloatArray) -> tuple[
     # What was measured may be 0 by chance: a cell may well hold as many events as one standard error.
     wrong = off * (np.maximum(events, 0) ** 2 + noise) * even * (1 - even)
     alike = np.sqrt(wrong).sum() ** 2 - wrong.sum()
-    return float((share * events).sum()), float((share**2 * noise + wrong).sum()), float(alike)
+    # Rows say no more of a part than its own noise lets them: where they have none of it, noise may hide some.
+    drawn = np.maximum(share**2 * noise + wrong, area * noise)
+    return float((share * events).sum()), float(drawn.sum()), float(alike)
