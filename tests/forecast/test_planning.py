@@ -312,7 +312,14 @@ def test_a_column_that_names_a_person() -> None:
 
 
 @pytest.mark.parametrize(
-    ("limits", "useless"), [("2, max_per_tick = 1", True), ("2", False), ("30, max_per_tick = 1", False)]
+    ("limits", "useless"),
+    [
+        ("2, max_per_tick = 1", True),
+        ("2", False),
+        ("30, max_per_tick = 1", False),
+        ('4, max_per_tick = 1, per = "7d"', True),
+        ('30, max_per_tick = 1, per = "7d"', False),  # without it 30 would count, not 7
+    ],
 )
 def test_a_limit_in_a_tick_that_saves_no_noise_is_told(limits: str, useless: bool) -> None:
     found = warned(GOOD.replace('unit = "event"', f'unit = {{ person = "rider_id", max_events = {limits} }}'))

@@ -137,7 +137,8 @@ def _dear_persons(config: StreamConfig, ticks: int, rate: Rate) -> Iterator[Caut
             "and leaves out more rows of people with many.",
         )
         unit = config.privacy.unit
-        if unit.in_a_tick < unit.events <= factor:
+        # Of a period whose ticks let in fewer than max_events, it is max_per_tick that makes errors smaller.
+        if unit.in_a_tick < unit.events == unit.max_events <= factor:
             yield Caution(
                 "privacy.unit.max_per_tick",
                 f"max_per_tick = {unit.max_per_tick} makes no error smaller here, and leaves rows out. It does where "
