@@ -132,6 +132,7 @@ def test_events_in_two_segments_cost_no_more(events: int, per_tick: int) -> None
         (Simple(horizon=50, noise="gaussian"), person(1, 1), 1),
         (Simple(horizon=50, noise="gaussian"), person(9, 1), 3),
         (Simple(horizon=4, noise="gaussian"), person(9, 1), 2),  # there are four ticks only
+        (Simple(horizon=4, noise="gaussian"), person(9, 2), 4),  # with two in each
         (Simple(horizon=50, noise="gaussian"), person(9, 1, period=4), 2),
         (None, person(9, 2, period=4), 8),
         (Restarted(noise="laplace"), person(3, 1), 3),

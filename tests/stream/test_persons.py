@@ -251,6 +251,51 @@ def test_all_is_measured_at_every_tick_where_that_costs_persons_far_less(tmp_pat
     assert configured(tmp_path, with_unit(limits)).measures == how
 
 
+@pytest.mark.parametrize("delta", ["1e-9", "0"])
+@pytest.mark.parametrize(
+    ("limits", "how", "together"),
+    [
+        ("max_events = 19, max_per_tick = 1", "refresh", False),
+        ('max_events = 20, max_per_tick = 1, per = "19d"', "refresh", False),
+        ("max_events = 20, max_per_tick = 1", "always", True),
+        ('max_events = 60, max_per_tick = 2, per = "20d"', "always", True),
+    ],
+)
+def test_what_is_measured_is_what_is_claimed(tmp_path: Path, limits: str, how: str, together: bool, delta: str) -> None:
+    """Whoever says nothing gets the mechanism of that name, and the factor that is proven of it."""
+    text = with_unit(limits).replace("delta = 1e-9", f"delta = {delta}")
+    text = text.replace(
+        "[source]", '[synthesizer]\nmeasure = "auto"\n[[columns]]\nname = "up"\ntype = "boolean"\n[source]'
+    )
+    how, together = (how, together) if delta != "0" else ("epochs", False)
+    found, said = (configured(tmp_path, text.replace('"auto"', f'"{measure}"')) for measure in ("auto", how))
+    assert found.measures == said.measures == how
+    mechanism = synthesizer_of(found).mechanism
+    assert mechanism.fingerprint() == synthesizer_of(said).mechanism.fingerprint()
+    claim = claim_of(found, mechanism)
+    assert claim == claim_of(said, mechanism)
+    assert {"always": "marginals", "refresh": "refreshed", "epochs": "epochs"}[how] == claim.theorems[0]
+    assert ("participation" in claim.theorems, "group" in claim.theorems) == (together, not together)
+    assert (group_factor(found) < found.privacy.unit.events) == together
+
+
+@pytest.mark.parametrize("growth", ["", "growth = 1.5", "growth = 1.2"])
+def test_a_stream_that_began_with_all_at_every_tick_does_not_go_on_at_refreshes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, growth: str
+) -> None:
+    text = with_unit("max_events = 3, max_per_tick = 1").replace("[source]", f"[synthesizer]\n{growth}\n[source]")
+    with monkeypatch.context() as patch:
+        patch.setattr("synthstream.config.synthesis._MANY", 3)
+        config = configured(tmp_path, text)
+        assert config.measures == "always"
+        with Stream(config, gates=exact) as stream:
+            stream.release()
+        Stream(config, gates=exact).close()
+    assert config.measures == "refresh"
+    with pytest.raises(StateMismatch, match="synthesizer.growth" if not growth else "other coefficients"):
+        Stream(config, gates=exact)
+
+
 # -- what it costs --------------------------------------------------------------------------------------------------
 
 ALWAYS = '[synthesizer]\nmeasure = "always"\ncounter = "{}"\n'
