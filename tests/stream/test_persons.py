@@ -6,6 +6,7 @@ import contextlib
 import json
 import sqlite3
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import datetime
 from decimal import Decimal
 from fractions import Fraction
@@ -23,6 +24,7 @@ from typer.testing import CliRunner
 import synthstream
 from synthstream import Stream, StreamConfig
 from synthstream.cli.app import app
+from synthstream.config.after import After
 from synthstream.environment import Env
 from synthstream.errors import BatchConflict, ConfigError, SchemaError, StateCorrupt, StateMismatch
 from synthstream.forecast.planning import plan
@@ -277,6 +279,14 @@ def test_what_is_measured_is_what_is_claimed(tmp_path: Path, limits: str, how: s
     assert {"always": "marginals", "refresh": "refreshed", "epochs": "epochs"}[how] == claim.theorems[0]
     assert ("participation" in claim.theorems, "group" in claim.theorems) == (together, not together)
     assert (group_factor(found) < found.privacy.unit.events) == together
+
+
+def test_after_a_cut_no_more_events_count_than_the_ticks_left_let_in(tmp_path: Path) -> None:
+    text = with_unit("max_events = 20, max_per_tick = 1")
+    old = configured(tmp_path, text.replace("horizon = 8", "horizon = 40"))
+    found = replace(old, after=After(config=old, schema=old.schema, tick=34))
+    assert group_factor(found) == group_factor(configured(tmp_path, text.replace("horizon = 8", "horizon = 6")))
+    assert group_factor(found) < 6 < group_factor(old)
 
 
 @pytest.mark.parametrize("growth", ["", "growth = 1.5", "growth = 1.2"])
