@@ -257,8 +257,8 @@ def test_all_is_measured_at_every_tick_where_that_costs_persons_far_less(tmp_pat
 @pytest.mark.parametrize(
     ("limits", "how", "together"),
     [
-        ("max_events = 19, max_per_tick = 1", "refresh", False),
-        ('max_events = 20, max_per_tick = 1, per = "19d"', "refresh", False),
+        ("max_events = 9, max_per_tick = 1", "refresh", False),
+        ('max_events = 20, max_per_tick = 1, per = "9d"', "refresh", False),
         ("max_events = 20, max_per_tick = 1", "always", True),
         ('max_events = 60, max_per_tick = 2, per = "20d"', "always", True),
     ],
