@@ -342,10 +342,21 @@ def test_persons_who_reach_their_limit_and_keys_that_look_alike(tmp_path: Path) 
     assert (persons.number, persons.without) == (6, 20)
     assert persons.full == 6, "each of the five has 48 rows, and busy 40"
     assert persons.left_out == 5 * (48 - 20) + (40 - 20)
-    assert "beyond a person's limit, and would be left out. With a larger limit more would count, and noise" in words(
-        found
-    )
+    assert persons.in_a_tick == 20, "busy has ten rows on each of four days"
+    said = "beyond a person's limit (max_per_tick: 20, max_events: 140), and would be left out. With a larger limit"
+    assert said in words(found)
     assert "1 groups of keys look alike, and would be different persons: ' 7' and '07' and '7'" in words(found)
+
+
+def test_which_limit_leaves_rows_out(tmp_path: Path) -> None:
+    who = [f"p-{i // 5}" for i in range(300)]
+    found = told(tmp_path, toml(unit='{ person = "who", max_events = 5, max_per_tick = 1 }'), rows(who=who))
+    persons = found.persons
+    assert persons is not None
+    assert (persons.left_out, persons.in_a_tick) == (240, 240)
+    [limit] = [finding for finding in found.findings if "beyond a person's limit" in finding.words]
+    assert limit.about == "[privacy] max_per_tick"
+    assert "(max_per_tick: 240, max_events: 0)" in limit.words
 
 
 def test_keys_that_people_write_where_there_is_none(tmp_path: Path) -> None:

@@ -380,13 +380,15 @@ def _few(config: StreamConfig, count: int, ticks: int) -> Iterator[Finding]:
 def _of_persons(looked: Looked, persons: Persons | None) -> Iterator[Finding]:
     if persons is None:
         return
-    count = looked.rows.count
+    count, in_all = looked.rows.count, persons.left_out - persons.in_a_tick
     yield from _some(persons.without, count, _NO_KEY, "[privacy] person", "have no key, and would be left out.")
+    which = f" (max_per_tick: {persons.in_a_tick:,}, max_events: {in_all:,})" if persons.in_a_tick else ""
+    about, would = ("max_per_tick", "may") if persons.in_a_tick > in_all else ("max_events", "would")
     words = (
-        "are beyond a person's limit, and would be left out. With a larger limit more would count, and noise would "
-        "grow with it. Choose it by what is publicly known of how often people come, not by these rows."
+        f"are beyond a person's limit{which}, and would be left out. With a larger limit more would count, and noise "
+        f"{would} grow with it. Choose it by what is publicly known of how often people come, not by these rows."
     )
-    yield from _some(persons.left_out, count, _LEFT_OUT, "[privacy] max_events", words)
+    yield from _some(persons.left_out, count, _LEFT_OUT, f"[privacy] {about}", words)
     shown = "; ".join(" and ".join(map(repr, group[:4])) for group in persons.alike[:_SHOWN])
     same = f"{len(persons.alike):,} groups of keys look alike, and would be different persons: {shown}."
     none = f"Keys that sound like none would be one person each: {persons.nobody}. Leave such cells empty."

@@ -143,6 +143,7 @@ class Persons:
 
     Args:
         left_out: rows beyond the limits.
+        in_a_tick: those of them that are beyond the limit for one tick.
         alike: groups of keys that may be one person.
         nobody: keys that people write where there is none, and how many rows have each.
     """
@@ -150,6 +151,7 @@ class Persons:
     number: int
     full: int
     left_out: int
+    in_a_tick: int
     without: int
     alike: tuple[tuple[str, ...], ...]
     nobody: str
@@ -318,6 +320,7 @@ def persons_in(config: StreamConfig, looked: Looked) -> Persons | None:
         number=keys.len(),
         full=periods.filter(pl.col("rows") >= unit.max_events)["who"].n_unique(),
         left_out=int(periods.select(pl.col("rows").sum() - pl.col("kept").sum()).item()),
+        in_a_tick=0 if unit.max_per_tick is None else int((counted["rows"] - counted["kept"]).sum()),
         without=looked.rows.count - int(people["rows"].sum()),
         alike=tuple(tuple(sorted(group)) for group in groups),
         nobody=texts_of(_most(held.filter(nobody(keys)))),
