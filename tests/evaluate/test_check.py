@@ -69,6 +69,18 @@ def test_good_rows_are_fine(tmp_path: Path) -> None:
     assert [number for _, number in found.by_tick()[1]] == [10] * DAYS
 
 
+def test_a_pattern_that_no_file_fits_is_named(tmp_path: Path) -> None:
+    found = told(tmp_path, toml().replace("rows-*", "visits-*"), rows())
+    assert found.verdict == Level.STOP
+    assert words(found) == f"[source]: No file fits source.path = {tmp_path / 'visits-*.csv'}."
+
+
+def test_one_row_is_one(tmp_path: Path) -> None:
+    found = told(tmp_path, toml(), rows()[:1])
+    assert "There is 1 row, and the count of one value" in words(found)
+    assert next(lines_of(found)) == "visits: 1 row in 1 file(s)"
+
+
 def test_so_few_rows_that_noise_drowns_them_are_told(tmp_path: Path) -> None:
     found = told(tmp_path, toml(), rows()[::60])
     assert found.verdict is Level.LOOK

@@ -179,7 +179,8 @@ def _settings(config: StreamConfig, changed: Sequence[str]) -> Iterator[Finding]
 def _files(config: StreamConfig, looked: Looked) -> Iterator[Finding]:
     if not looked.files and not looked.refused and not looked.frames:
         counted = f"All files ({looked.known:,}) were counted before; name those that you want to look at again."
-        level, words = (Level.FINE, counted) if looked.known else (Level.STOP, "There is no file to look at.")
+        none = f"No file fits source.path = {config.source.path}." if config.source else "There is no file to look at."
+        level, words = (Level.FINE, counted) if looked.known else (Level.STOP, none)
         yield Finding(level=level, about="[source]", words=words)
     same = dict[Finding, list[Path]]()  # what is said of several files is said once
     for path, (words, header) in looked.refused.items():
@@ -369,8 +370,9 @@ def _signs(config: StreamConfig, looked: Looked) -> Iterator[Finding]:
 def _few(config: StreamConfig, count: int, ticks: int) -> Iterator[Finding]:
     """So few rows that noise is all that releases of them would show."""
     if count < _DROWNED * (off := off_by(config, ticks, count)):
+        there = "There is 1 row" if count == 1 else f"There are {count:,} rows"
         words = (
-            f"There are {count:,} rows, and the count of one value is off by about {off:,.0f} after {ticks:,} tick(s): "
+            f"{there}, and the count of one value is off by about {off:,.0f} after {ticks:,} tick(s): "
             "releases would show noise alone. `synthstream plan` says what to hope for, with a public guess of how "
             "many events come (--expect 500/day)."
         )
