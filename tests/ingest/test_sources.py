@@ -261,6 +261,18 @@ def test_a_name_that_another_column_has_is_not_what_was_meant() -> None:
         require(["age", "fare"], ["age"])
 
 
+def test_each_missing_name_has_the_one_that_was_meant_and_else_the_others_are_listed() -> None:
+    with pytest.raises(SchemaError, match=r"Did you mean 'station' for 'stations', 'Fare' for 'fare'\?"):
+        require(["age", "stations", "fare"], ["age", "station", "Fare"])
+    with pytest.raises(SchemaError, match=r"'district' is missing\. Other columns there: 'ward', 'x'\. Nothing"):
+        require(["age", "district"], ["age", "ward", "x"])
+    with pytest.raises(SchemaError, match=r"'p0', .* 'p5' and 94 more\. Nothing"):
+        require(["age", "district"], ["age", *(f"p{i}" for i in range(100))])
+    with pytest.raises(SchemaError, match=r"'age', 'fare' are missing\. Nothing") as caught:
+        require(["age", "fare"], ["31", "SECRET"])
+    assert "SECRET" not in str(caught.value)
+
+
 def test_patterns(tmp_path: Path) -> None:
     for name in ("v2.csv", "v1.csv", "other.csv"):
         (tmp_path / name).write_text("a,b\n")

@@ -118,8 +118,8 @@ def refuse_other_columns(source: FileSource, paths: Iterable[Path]) -> None:
         return
     except SchemaError as error:
         raise SchemaError(
-            f"{error} It is the first file of the source: correct [[columns]], [clock] column, or how [source] reads "
-            "it. No tick was closed."
+            f"{error} It is the first file of the source: correct the name in [[columns]], [clock], [privacy] or op, "
+            "or how [source] reads the file. No tick was closed."
         ) from None
 
 

@@ -34,6 +34,7 @@ _BYTES = {
 }
 
 # Explicit formats: polars' own guess raises where no cell can be read.
+_SHOWN = 6  # names of columns that a message lists
 _TIME_FORMATS = ("%Y-%m-%dT%H:%M:%S%.f", "%Y-%m-%d %H:%M:%S%.f", "%Y-%m-%dT%H:%M", "%Y-%m-%d %H:%M")
 
 
@@ -108,16 +109,30 @@ def require(columns: Sequence[str], found: Sequence[str], *, of: str = "") -> No
     """
     missing = [name for name in columns if name not in found]
     if missing:
-        near = [name for name in found if bare(name) == bare(missing[0])]
-        if not near and len(missing) < len(columns):
-            near = difflib.get_close_matches(
-                missing[0], [name for name in found if name not in columns], n=1, cutoff=0.5
-            )
-        hint = f" Did you mean {near[0]!r}?" if near else ""
+        hint = _meant(missing, columns, found)
         raise SchemaError(f"{of}{_named(missing)} missing.{hint} Nothing was counted.")
     doubled = [name for name in columns if list(found).count(name) > 1]
     if doubled:
         raise SchemaError(f"{of}{_named(doubled)} there twice. Nothing was counted.")
+
+
+def _meant(missing: Sequence[str], columns: Sequence[str], found: Sequence[str]) -> str:
+    """Which names of a frame may be meant by those that it lacks; if none is like them, what other names it has."""
+    others, strangers = [name for name in found if name not in columns], len(missing) == len(columns)
+    near = dict[str, str]()
+    for name in missing:
+        meant = [other for other in found if bare(other) == bare(name)]
+        if not meant and not strangers:
+            meant = difflib.get_close_matches(name, others, n=1, cutoff=0.5)
+        if meant and meant[0] not in near.values():
+            near[name] = meant[0]
+    if near:
+        said = [repr(other) if len(missing) == 1 else f"{other!r} for {name!r}" for name, other in near.items()]
+        return f" Did you mean {', '.join(said)}?"
+    if strangers or not others:
+        return ""
+    more = f" and {len(others) - _SHOWN:,} more" if len(others) > _SHOWN else ""
+    return f" Other columns there: {', '.join(map(repr, others[:_SHOWN]))}{more}."
 
 
 def bare(name: str) -> str:
