@@ -182,7 +182,7 @@ def test_a_checkpoint_of_another_log_is_refused(cluster: Cluster, topic: str, mo
     reader.more()
     other = Reader(f"{topic}-2")
     other.after = reader.after
-    with pytest.raises(SourceError, match=r"from another log .* open a successor"):
+    with pytest.raises(SourceError, match=r"from another log .* open another stream"):
         other.more()
     monkeypatch.setattr(KafkaSource, "_topic_id", lambda self: "id-1")
     named = Reader(topic)

@@ -72,8 +72,8 @@ def place_in(after: bytes | None, origin: str, *, name: str, moved: str | None =
     raise SourceError(
         f"{name}: the checkpoint of this stream is from another log ({old}) than this one "
         f"({short(origin)}): another server, or it was dropped and made again. Nothing was counted. Point [source] "
-        f"back to the one that was read before.{move} For other events, open a successor with another 'name', 'state' "
-        "and sink."
+        f"back to the one that was read before.{move} For other events, open another stream, with a name, state "
+        "and sink of its own."
     )
 
 

@@ -164,7 +164,7 @@ class DeltaSource:
             raise SourceError(
                 f"{self.name}: its version {version} was counted, and now there is none, or another of that number: "
                 "the table was set back, or written anew under the same identity. Nothing was counted. Bring its log "
-                "back; or open a successor with another 'name', 'state' and sink."
+                "back; or open another stream, with a name, state and sink of its own."
             )
 
     def _replayed(self, known: _Known, version: int, kinds: Sequence[str]) -> Iterator[dict[str, Any]]:
@@ -202,7 +202,7 @@ class DeltaSource:
             raise SourceError(
                 f"{self.name}: {when}its writers do not write down which rows they change. Say that they must: ALTER "
                 f"TABLE ... SET TBLPROPERTIES ('{_TELLS_CHANGES}' = 'true'). What was changed without it cannot be "
-                "told; if that was after this stream began, open a successor with another 'name', 'state' and sink."
+                "told; if that was after this stream began, open another one, with a name, state and sink of its own."
             )
         if self._changes is None and said.get(_APPEND_ONLY) != "true":
             raise SourceError(
@@ -268,8 +268,8 @@ class DeltaSource:
             if gone and gone.get("dataChange", True):
                 raise SourceError(
                     f"{self.name}: its version {version} takes rows away, though the table says {_APPEND_ONLY}. "
-                    "Nothing of that version was counted, and the stream cannot go on from there. Open a successor "
-                    "with another 'name', 'state' and sink."
+                    "Nothing of that version was counted, and the stream cannot go on from there. Open another "
+                    "stream, with a name, state and sink of its own."
                 )
             if told and told.get("dataChange", True):
                 found.append(self._added(told))

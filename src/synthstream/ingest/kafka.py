@@ -215,7 +215,7 @@ class KafkaSource:
                 raise SourceError(
                     f"{self.name}: partition {partition} ends before what was counted: the brokers lost messages, or "
                     "the topic was made again. Messages at offsets that were given before would never count. Restore "
-                    "it; or write to a new topic, and open a successor for it."
+                    "it; or write to a new topic, and open another stream for it."
                 )
             offsets[partition] = max(first, offsets.get(partition, 0))
             ends[partition] = end

@@ -86,8 +86,8 @@ def refuse_fork(mirror: Mirror, known: Copied | None, heads: Heads) -> None:
         raise StateRolledBack(
             f"{mirror.name} holds a release of tick {known.tick} that is not known here: state and releases are lost "
             "or old copies, or another copy of them goes on elsewhere. Drawing that tick here spends the budget "
-            "twice for its events. Use the newest state and releases. If they are lost, this stream ends; a successor "
-            "with another 'name', 'state' and sink has a budget of its own. To copy to another mirror, or to none, "
+            "twice for its events. Use the newest state and releases. If they are lost, this stream ends; another "
+            "one, with a name, state and sink of its own, has its own budget. To copy to another mirror, or to none, "
             "undoes nothing: it only hides that the budget is spent twice. Nothing was copied there, and no more noise "
             "was drawn."
         )

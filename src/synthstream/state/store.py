@@ -137,8 +137,8 @@ class Store:
             raise StateMismatch(f"{self.folder} is encrypted. Say in [encryption] where its key is.")
         if key is not None and name == Plain.name:
             raise StateMismatch(
-                f"{self.folder} was made without a key, and stays so. Remove [encryption], or open a successor with "
-                "another 'name', 'state' and sink; people in both would be protected by the sum of both budgets."
+                f"{self.folder} was made without a key, and stays so. Remove [encryption], or open another stream, "
+                "with a name, state and sink of its own; people in both would be protected by the sum of both budgets."
             )
         self._private = Plain(store) if key is None else Cipher(key, store)
         if isinstance(self._private, Cipher) and not hmac.compare_digest(

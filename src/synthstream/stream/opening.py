@@ -226,12 +226,12 @@ def refuse_uncut(config: StreamConfig) -> None:
 def if_lost(config: StreamConfig) -> str:
     """What to do if the state is nowhere any more."""
     if config.sink is None:
-        return "If the state is lost, nothing is left to go on from: open a successor, with a budget of its own."
+        return "If the state is lost, nothing is left to go on from: open another stream, with a budget of its own."
     if config.privacy.unit.of_persons or not config.keeps_times:
         return (
             "A backup that is as new as the releases can go on: put it back, and say "
-            "`synthstream recover stream.toml --adopt`. If there is none, open a successor with another 'name', "
-            "'state' and sink; it has a budget of its own."
+            "`synthstream recover stream.toml --adopt`. If there is none, open another stream, with a name, "
+            "state, sink and budget of its own; people in both would be protected by the sum of both budgets."
         )
     return "If the state is lost, `synthstream recover stream.toml --adopt` goes on from what was published."
 

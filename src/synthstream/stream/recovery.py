@@ -215,19 +215,19 @@ def _refuse_uncountable(config: StreamConfig) -> None:
     if config.privacy.unit.kind != "event":
         raise RecoveryRefused(
             "The record of how many events of each person have counted is lost or old, so nobody can tell how many "
-            "more may count. Only the newest state can go on. A successor needs a folder and a budget of its own; "
+            "more may count. Only the newest state can go on. Another stream needs a folder and a budget of its own; "
             "people in both would be protected by the sum of both budgets."
         )
     if config.clock.column is None:
         raise RecoveryRefused(
             "Rows of this stream have no time ([clock] column), so rows that have counted cannot be told from new "
-            "ones. Only the newest state can go on. A successor needs a folder and a budget of its own."
+            "ones. Only the newest state can go on. Another stream needs a folder and a budget of its own."
         )
     if not config.keeps_times:
         raise RecoveryRefused(
             f"{config.log.name if config.log else ''}: rows that were changed counted with the time of the change, and "
             "read again they have their own, so those that have counted cannot be told from new ones. Only the newest "
-            "state can go on. A successor needs a folder and a budget of its own."
+            "state can go on. Another stream needs a folder and a budget of its own."
         )
 
 
