@@ -241,6 +241,7 @@ def test_settings_for_readers_are_the_same_stream() -> None:
         (place(box='coordinates = ["lat"]\nbounds = [[32, 37], [1, 2]]\n'), "coordinates: bounds has two, so name two"),
         (place(box='coordinates = ["lat", "lon"]\nbounds = [[32, 32], [-122, -114]]\n'), "and both finite"),
         (place(box='coordinates = ["lat", "lon"]\nbounds = [32, 37, -122, -114]\n'), "'at': bounds: give each"),
+        (place(box='coordinates = ["lat", "lon"]\n'), "'at': bounds: this key is required; of each coordinate"),
         (place("depth = 9"), "line 22: column 'at': depth = 9: must be"),
         (place(box='coordinates = ["lat"]\nbounds = [["32", 37]]\n'), "bounds"),
         (place('with = ["kin"]'), "'kin' is not another column. Did you mean 'kind'?"),

@@ -274,6 +274,8 @@ def _why(key: str) -> str:
         "max_events": "; at most this number of events of each person count, and further ones are left out",
         "min": "; bounds must be publicly known, and are never taken from the data",
         "max": "; bounds must be publicly known, and are never taken from the data",
+        "coordinates": '; name one or two columns of numbers, as in ["lat", "lon"]',
+        "bounds": "; of each coordinate the lower and upper end, as in [[32, 37], [-122, -114]]; publicly known",
         "bins": "; say into how many equal bins the range is cut",
         "values": "; list the publicly known values",
         "horizon": '; a number of ticks, or "unbounded"',
