@@ -249,6 +249,7 @@ def test_the_command_answers_as_the_release_does(config: StreamConfig, release: 
     path, box = str(config.base / "stream.toml"), ["--box", "x 0 4", "--box", "y 4 8"]
     done = synthstream("table", path, *box, "--where", "kind = 'a'", "--csv", cwd=config.base)
     assert done.returncode == 0, done.stderr
+    assert "where count is more than two stderr away, trust measured" in " ".join(done.stderr.split())
     found = pl.read_csv(done.stdout.encode()).row(0, named=True)
     told = release.mass({"x": 0.0, "y": 4.0}, {"x": 4.0, "y": 8.0}, where="kind = 'a'")
     assert {key: found[key] for key in told} == pytest.approx(told)

@@ -31,7 +31,10 @@ from synthstream.schema.polygons import BEYOND
 from synthstream.schema.region import Domain
 from synthstream.synthesizers.succession import known_since
 
-_HOW_SURE = "count is of the synthetic rows, without a known error. measured has one: trust it where the two are apart."
+_HOW_SURE = (
+    "count is of the synthetic rows: mostly the closer one, but without a known error. measured has one: where count "
+    "is more than two stderr away, trust measured."
+)
 _UNMEASURED = (
     "measured: no table tells this. It can be told for whole values and bins of one column beside the place, if the "
     "stream crosses it with the place (see plan). count is of the synthetic rows, without a known error."
