@@ -189,6 +189,8 @@ def place_of(view: View, odd: pl.DataFrame) -> tuple[str, tuple[Line, ...]]:
         ('They look like numbers with decimal ",".', (Line(key='decimal', value='","', column=None),))
         >>> place_of(view, pl.DataFrame({"text": ["51.5 / 0.1"], "rows": [7]}))[0]
         'They lie outside of bounds.'
+        >>> place_of(view, pl.DataFrame({"text": ["51.5 / 0.1", "x / 0.1"], "rows": [7, 1]}))[0]
+        'Some are no numbers, and others lie outside of bounds.'
         >>> fine = View(name="fare_1", place="fare", coordinates=("fare",), bounds=((0, 80),), depth=1)
         >>> place_of(fine, pl.DataFrame(schema={"text": pl.String, "rows": pl.Int64}))
         ('', ())
@@ -209,8 +211,10 @@ def place_of(view: View, odd: pl.DataFrame) -> tuple[str, tuple[Line, ...]]:
     if keys := numbers_of(texts.filter(pl.col("text") != "")):
         said = " and ".join(f'{key} "{value}"' for key, value in keys.items())
         return f"They look like numbers with {said}.", tuple(Line(key, f'"{value}"') for key, value in keys.items())
-    plain = numbers(texts["text"])
-    return "They are no numbers." if np.isnan(plain).mean() > 1 - _MOST else "They lie outside of bounds.", ()
+    broken = np.any([np.isnan(numbers(side)) for side in sides], axis=0)
+    if broken.all():
+        return "They are no numbers.", ()
+    return ("Some are no numbers, and others lie" if broken.any() else "They lie") + " outside of bounds.", ()
 
 
 def separator_of(header: str, columns: Sequence[str]) -> str | None:
