@@ -366,6 +366,7 @@ def test_which_limit_leaves_rows_out(tmp_path: Path) -> None:
     persons = found.persons
     assert persons is not None
     assert (persons.left_out, persons.in_a_tick) == (240, 240)
+    assert persons.full == 0, "each has five rows of one tick, of which one counts"
     [limit] = [finding for finding in found.findings if "beyond a person's limit" in finding.words]
     assert limit.about == "[privacy] max_per_tick"
     assert "(max_per_tick: 240, max_events: 0)" in limit.words

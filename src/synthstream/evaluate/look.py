@@ -139,7 +139,7 @@ class Looked:
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Persons:
-    """How many persons there are, how many have as many rows as count, or more, and how many rows have no person.
+    """How many persons there are, of how many as many rows count as may, and how many rows have no person.
 
     Args:
         left_out: rows beyond the limits.
@@ -318,7 +318,7 @@ def persons_in(config: StreamConfig, looked: Looked) -> Persons | None:
     groups = same.filter(pl.col("who").list.len() > 1).sort("alike")["who"].to_list()
     return Persons(
         number=keys.len(),
-        full=periods.filter(pl.col("rows") >= unit.max_events)["who"].n_unique(),
+        full=periods.filter(pl.col("kept") >= unit.max_events)["who"].n_unique(),
         left_out=int(periods.select(pl.col("rows").sum() - pl.col("kept").sum()).item()),
         in_a_tick=0 if unit.max_per_tick is None else int((counted["rows"] - counted["kept"]).sum()),
         without=looked.rows.count - int(people["rows"].sum()),
