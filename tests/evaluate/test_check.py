@@ -75,6 +75,15 @@ def test_a_pattern_that_no_file_fits_is_named(tmp_path: Path) -> None:
     assert words(found) == f"[source]: No file fits source.path = {tmp_path / 'visits-*.csv'}."
 
 
+def test_the_type_of_a_time_is_told_where_it_is_no_text(tmp_path: Path) -> None:
+    texts = rows(when=["soon"] * 300)
+    assert "cannot be read, such as 'soon' (300). They would all count" in words(told(tmp_path, toml(), texts))
+    rows().with_columns(when=pl.lit(7)).write_parquet(tmp_path / "rows.parquet")
+    config = StreamConfig.from_toml(toml(), base=tmp_path)
+    found = checked(config, look(config, [tmp_path / "rows.parquet"]), now=NOW, open_tick=0)
+    assert "such as '7' (300); the file says Int32. They would all count" in words(found)
+
+
 def test_one_row_is_one(tmp_path: Path) -> None:
     found = told(tmp_path, toml(), rows()[:1])
     assert "There is 1 row, and the count of one value" in words(found)

@@ -214,6 +214,12 @@ def _files(config: StreamConfig, looked: Looked) -> Iterator[Finding]:
         yield Finding(level=Level.STOP, about=about, words=f"There is no row in {what}.")
 
 
+def _said(cells: Cells) -> str:
+    """Which types files say that a column has, if they are more than texts."""
+    types = sorted(cells.kinds - {"String", "Object"})
+    return f"; the file says {', '.join(types)}" if types else ""
+
+
 def _times(config: StreamConfig, looked: Looked, over: int, open_tick: int) -> Iterator[Finding]:
     rows, clock = looked.rows, config.clock
     if clock.column is None:
@@ -223,8 +229,8 @@ def _times(config: StreamConfig, looked: Looked, over: int, open_tick: int) -> I
     if unread:
         words, lines = _of_times(config, clock.column, rows.time, count)
         words = (
-            f"({unread:,}) have a time that cannot be read, such as {texts_of(rows.time.odd, 3)} "
-            f"({', '.join(sorted(rows.time.kinds))}). They would all count in the {first} tick. {words}"
+            f"({unread:,}) have a time that cannot be read, such as {texts_of(rows.time.odd, 3)}{_said(rows.time)}. "
+            f"They would all count in the {first} tick. {words}"
         )
         yield from _some(unread, count, _TIME, about, words, lines, least=Level.LOOK)
     yield from _some(rows.time.empty, count, _TIME, about, f"have no time, and would count in the {first} tick.")
@@ -305,8 +311,7 @@ def _column(config: StreamConfig, column: Column, rows: Rows) -> Iterator[Findin
     yield from _alike(column, cells)
     if cells.unread:
         words, lines = _reading(config, column, cells, count)
-        types = sorted(cells.kinds - {"String", "Object"})
-        said = texts_of(cells.odd, 3) + (f"; the file says {', '.join(types)}" if types else "")
+        said = texts_of(cells.odd, 3) + _said(cells)
         words = f"cannot be read as {column.type}, such as {said}. They would count as missing. {words}".rstrip()
         yield from _some(cells.unread, count, _UNREAD, name, f"({cells.unread:,}) {words}", lines, least=Level.LOOK)
     if cells.empty == count:
