@@ -514,8 +514,10 @@ def test_simulated_noise_is_stamped_and_kept_apart(folder: Path) -> None:
         assert metadata["synthstream"] == NOT_PRIVATE
     again = folder / "again"
     shutil.copytree(folder / "releases-simulated", again)
-    shutil.rmtree(folder / "releases-simulated")
     shutil.rmtree(folder / "state-simulated")
+    with pytest.raises(StateRolledBack, match=r"Delete .*releases-simulated, too, and simulate again\.$"):
+        synthstream.open(folder / "stream.toml", simulate=7)
+    shutil.rmtree(folder / "releases-simulated")
     with synthstream.open(folder / "stream.toml", simulate=7) as stream:
         list(stream.run())
     for path in again.rglob("*.*"):

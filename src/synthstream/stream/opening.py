@@ -13,6 +13,7 @@ from weakref import ref
 from synthstream.config.after import kept_for_ever
 from synthstream.config.config import StreamConfig
 from synthstream.config.settings import NO_STATE
+from synthstream.config.sinks import SIMULATED
 from synthstream.errors import ConfigError, StateCorrupt, StateError, StateMismatch, StateRolledBack
 from synthstream.kernel.gate import Gate, SystemGate
 from synthstream.measured import Committed
@@ -154,10 +155,13 @@ def begin(
         store.put_counter(mechanism.init())
 
 
-def refuse_lost_state(config: StreamConfig, sink: Sink, copies: Copies) -> None:
+def refuse_lost_state(config: StreamConfig, sink: Sink, copies: Copies, *, seed: int | None) -> None:
     """Raise ``StateRolledBack`` if there are releases, here or in a mirror, but no state; creates nothing.
 
     A stream that begins now is refused if its columns have names that tables of counts need (``ConfigError``).
+
+    Args:
+        seed: of a simulated run, whose releases protect nobody and may be made anew.
     """
     refuse_uncut(config)
     if is_state(config.state):
@@ -169,6 +173,11 @@ def refuse_lost_state(config: StreamConfig, sink: Sink, copies: Copies) -> None:
         copies.open(lambda _: None)
     else:
         _refuse_another(config, last)
+        if seed is not None and config.sink is not None and config.sink.path.name.endswith(SIMULATED):
+            raise StateRolledBack(
+                f"There is no state in {config.state}, but there are releases that were simulated with it. Delete "
+                f"{config.sink.path}, too, and simulate again."
+            )
         raise StateRolledBack(
             f"There is no state in {config.state}, but releases up to tick {last.tick} are published. "
             "Starting again would draw noise twice for the same events. Put the state back, or check 'state' and "

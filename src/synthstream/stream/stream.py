@@ -94,7 +94,7 @@ class Stream:
         self._secure = is_secure(gates(0))
         identity = opening.identity_of(config, secure=self._secure, seed=seed)  # raises before anything is made
         self._sink, self._copies = sink_of(config, env), Copies(config, env, unchecked=unchecked)
-        opening.refuse_lost_state(config, self._sink, self._copies)
+        opening.refuse_lost_state(config, self._sink, self._copies, seed=seed)
         if not begin:
             opening.refuse_to_begin(config)
         with discreet():
