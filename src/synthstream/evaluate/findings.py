@@ -26,6 +26,7 @@ from synthstream.evaluate.formats import (
     place_of,
     separator_of,
     texts_of,
+    types_of,
 )
 from synthstream.evaluate.look import UTF_16, Cells, Looked, Persons, Rows, counting_in, persons_in
 from synthstream.forecast.warnings import off_by
@@ -214,12 +215,6 @@ def _files(config: StreamConfig, looked: Looked) -> Iterator[Finding]:
         yield Finding(level=Level.STOP, about=about, words=f"There is no row in {what}.")
 
 
-def _said(cells: Cells) -> str:
-    """Which types files say that a column has, if they are more than texts."""
-    types = sorted(cells.kinds - {"String", "Object"})
-    return f"; the file says {', '.join(types)}" if types else ""
-
-
 def _times(config: StreamConfig, looked: Looked, over: int, open_tick: int) -> Iterator[Finding]:
     rows, clock = looked.rows, config.clock
     if clock.column is None:
@@ -228,8 +223,9 @@ def _times(config: StreamConfig, looked: Looked, over: int, open_tick: int) -> I
     first = "first" if open_tick == 0 else "open"
     if unread:
         words, lines = _of_times(config, clock.column, rows.time, count)
+        said = texts_of(rows.time.odd, 3) + types_of(rows.time.kinds)
         words = (
-            f"({unread:,}) have a time that cannot be read, such as {texts_of(rows.time.odd, 3)}{_said(rows.time)}. "
+            f"({unread:,}) have a time that cannot be read, such as {said}. "
             f"They would all count in the {first} tick. {words}"
         )
         yield from _some(unread, count, _TIME, about, words, lines, least=Level.LOOK)
@@ -311,7 +307,7 @@ def _column(config: StreamConfig, column: Column, rows: Rows) -> Iterator[Findin
     yield from _alike(column, cells)
     if cells.unread:
         words, lines = _reading(config, column, cells, count)
-        said = texts_of(cells.odd, 3) + _said(cells)
+        said = texts_of(cells.odd, 3) + types_of(cells.kinds)
         words = f"cannot be read as {column.type}, such as {said}. They would count as missing. {words}".rstrip()
         yield from _some(cells.unread, count, _UNREAD, name, f"({cells.unread:,}) {words}", lines, least=Level.LOOK)
     if cells.empty == count:

@@ -263,6 +263,12 @@ def texts_of(odd: pl.DataFrame, number: int = 8) -> str:
     return ", ".join(f"{text!r} ({rows:,})" for text, rows in odd.head(number).iter_rows())
 
 
+def types_of(kinds: frozenset[str]) -> str:
+    """Which types files say that a column has, if they are more than texts."""
+    types = sorted(kinds - {"String", "Object"})
+    return f"; the file says {', '.join(types)}" if types else ""
+
+
 def percent(rows: int, count: int) -> str:
     """A share as people write it.
 
