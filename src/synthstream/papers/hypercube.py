@@ -188,7 +188,7 @@ class Hypercube:
         if time + number > self.points:
             raise HorizonExhausted(
                 f"All {self.points} points of this stream but {self.points - time} have been released. Its budget "
-                "covers no more; open a successor with a budget of its own."
+                "covers no more: open another stream with a budget of its own."
             )
         begin = 0
         while begin < number:

@@ -210,8 +210,8 @@ def refuse_beyond(horizon: int | None, tick: int) -> None:
     """Raise ``HorizonExhausted`` if a tick, 0-based, lies beyond the horizon. Depends on public facts alone."""
     if horizon is not None and tick >= horizon:
         raise HorizonExhausted(
-            f"All {horizon} ticks of this stream have been released. Its budget covers no more; "
-            "open a successor with a budget of its own."
+            f"All {horizon} ticks of this stream have been released. Its budget covers no more: "
+            "go on with `succeed`, or open another stream with a budget of its own."
         )
 
 
