@@ -85,18 +85,17 @@ class InEpochs(OfTables):
         """
         measures, order = self.mechanism, self.mechanism.order
         single, larger = order == 1, order == 2
-        precision, of_sums, parts = np.zeros(order.size), np.zeros(order.size), 0.0
+        precision, parts = np.zeros(order.size), 0.0
         for begin, end in pairwise([0, *measures.times.ended(tick + 1)]):
             number = self._number(end - begin, events_per_tick)
             part, parts = ((end - begin) / (tick + 1)) ** 2, parts + ((end - begin) / (tick + 1)) ** 2
             of_parts = measures.variance(tick, measures.open_to[-1] if measures.counts_rows else number)
             variance = np.where(single, of_parts, measures.variance(tick, number))
-            precise = part * np.where(larger, number / max(int(larger.sum()), 1), 1.0) / variance
-            precision += precise
-            of_sums += _of_sums(measures.workload, np.where(larger, precise, 0.0))
+            precision += part * np.where(larger, number / max(int(larger.sum()), 1), 1.0) / variance
         if measures.counts_rows:  # in parts that grow by a tenth, in the long run
             precision = np.where(single, precision * min(1.0, 0.1 / 2.1 / parts), precision)
-        return np.where(order == 0, measures.variance(tick), 1 / (precision + np.where(single, of_sums, 0.0)))
+        precision += _of_sums(measures.workload, np.where(larger, precision, 0.0))
+        return np.where(order == 0, measures.variance(tick), 1 / precision)
 
     def _number(self, ticks: int, events_per_tick: float | None) -> int:
         """Of larger tables in an epoch of so many ticks, before any epoch has shown what they hold."""
@@ -228,7 +227,7 @@ class InEpochs(OfTables):
 
 
 def _of_sums(workload: Workload, precision: FloatArray) -> FloatArray:
-    """Precision with which the sums of larger tables tell the cells of tables of one column, shape ``(marginals,)``.
+    """Precision with which the sums of larger tables tell a cell of each table of one column, shape ``(marginals,)``.
 
     Args:
         precision: of a cell of each larger table; of others 0.
