@@ -121,7 +121,7 @@ def masses(
     kept, aside, ratios = _kept(read, region), list[_Aside](), list[FloatArray]()
     slopes, left, newest = np.zeros((3, depth))
     levels = Levels(slopes, left, newest, shrink, np.array(epochs), not (shrink or bounded), since > 0)
-    errors, moved, uneven = np.zeros(2**depth), np.zeros(depth), UNKNOWN
+    errors, moved = np.zeros(2**depth), np.zeros(depth)
     for level, nodes in enumerate(kept):
         above, at = np.zeros(mass.shape), np.searchsorted(nodes, read[level])
         if shrink and level >= dimension:
@@ -132,11 +132,8 @@ def masses(
         own = known.beside(mass[:, at], 1.0)
         lean = None if region is None else known.beside(region.leaning(level, nodes[at])[None], 0.0)[0]
         guide = known.beside(above[:, at], 0.0)
-        if shrink:
-            how = _ratios(own, known, guide, caution, lean)
-        else:
-            uneven = _unevenness(own, known, lean, uneven)
-            how = _plain(own, known, bounded, lean, uneven)
+        before = left[level - 1] if level else UNKNOWN
+        how = _ratios(own, known, guide, caution, lean) if shrink else _plain(own, known, bounded, lean, before)
         slopes[level], left[level], newest[level] = unread = how[2:]
         fewer = epochs[level] - epochs[level + 1]
         theirs = _bordered(region, level, mass, above, at, how, shrink)
@@ -152,6 +149,7 @@ def masses(
     for these in aside:
         spread_out(*these, levels, found, errors, moved)
     moved *= 2.0 ** -(np.arange(depth) // dimension) / 2
+    uneven = UNKNOWN if shrink or not depth else float(left[-1])
     return Estimate(found, errors, float(moved.sum()) / last if shrink or bounded else 0.0, uneven)
 
 
@@ -333,11 +331,12 @@ def _unevenness(mass: FloatArray, known: _Known, lean: FloatArray | None, above:
     return min(max(float(np.sum(weight * (gap**2 - noise))) / whole, UNKNOWN), 1.0) if whole > 0 else above
 
 
-def _plain(mass: FloatArray, known: _Known, bounded: bool, lean: FloatArray | None, uneven: float) -> _Halved:
+def _plain(mass: FloatArray, known: _Known, bounded: bool, lean: FloatArray | None, above: float) -> _Halved:
     """Differences as they were read, in parts of the nodes' masses; other nodes are cut in halves.
 
-    ``uneven``: variance of their ratios.
+    ``above``: the variance of the ratios of these in the level above.
     """
+    uneven = _unevenness(mass, known, lean, above)
     d, unknown = known.differences, np.isinf(known.variance)
     r = np.divide(np.clip(d, -mass, mass) if bounded else d, mass, out=np.zeros_like(mass), where=mass != 0)
     r = r if lean is None else np.where(unknown, lean, r)
