@@ -33,8 +33,9 @@ _BYTES = {
     pa.string_view(): pa.binary_view(),
 }
 
+# Names of columns that a message lists.
+_SHOWN = 6
 # Explicit formats: polars' own guess raises where no cell can be read.
-_SHOWN = 6  # names of columns that a message lists
 _TIME_FORMATS = ("%Y-%m-%dT%H:%M:%S%.f", "%Y-%m-%d %H:%M:%S%.f", "%Y-%m-%dT%H:%M", "%Y-%m-%d %H:%M")
 
 
