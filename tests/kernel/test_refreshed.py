@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from synthstream.kernel.gate import Gate, Question
-from synthstream.kernel.tables import Refreshed
+from synthstream.kernel.tables import Marginals, Refreshed
 from synthstream.measured import Measured
 from synthstream.privacy import EVENT, Budget, Neighbours, Unit
-from synthstream.strategies.shares import by_size
+from synthstream.strategies.shares import at_refreshes, by_size
 from synthstream.strategies.times import Refreshes
 from synthstream.synthesizers.simulation.seeded import SeededGate
 from synthstream.workload import IntArray, Workload
@@ -108,6 +108,26 @@ def test_no_table_loses_more_than_a_twentieth_of_its_share(sizes: tuple[int, ...
     assert np.all(times[workload.order < 2] == 1)
 
 
+def test_what_is_told_at_every_tick_is_about_as_exact_as_if_all_tables_were() -> None:
+    """Where there are eight columns or more; with fewer, refreshes cost more of it."""
+    for columns, most in ((2, 1.57), (4, 1.35), (6, 1.15), (8, 1.05), (14, 1.05)):
+        common = {"workload": Workload.all_up_to(2, sizes=(6,) * columns), "budget": ZCDP, "horizon": 245}
+        now, then = Refreshed(**common), Marginals(**common)  # type: ignore[arg-type]
+        often = now.workload.order == 1
+        worst = max((now.variance(t) / then.variance(t))[often].max() for t in range(30, 245, 9))
+        assert most / 1.1 < worst**0.5 < most
+
+
+def test_grids_of_a_place_lose_nothing_at_refreshes_where_tables_are_few() -> None:
+    workload = Workload.all_up_to(2, sizes=(3, 3, 16))
+    (_, plain), (_, grids) = (
+        at_refreshes(workload, weights=weights) for weights in ((1.0,) * 7, (1.0, 1.0, 1.0, 2.0, 1.0, 1.0, 1.0))
+    )
+    singles = workload.order == 1
+    assert plain[singles].sum() == pytest.approx(0.13)
+    assert grids[singles].sum() == pytest.approx(0.22)
+
+
 @pytest.mark.sparing(5)
 @WAYS
 @pytest.mark.parametrize(
@@ -139,7 +159,7 @@ def test_worst_path_cost_on_exhaustive_neighbours_equals_the_claim(
             worst = max(worst, path_cost(tracing.trace, replaying.trace)[0])
     assert worst <= m.claim().rho
     # Of tables in which a replaced row moves two cells, the total is none.
-    spare = 0.03 if (neighbours, unit) == ("replace-one", EVENT) else 0.003
+    spare = 0.045 if (neighbours, unit) == ("replace-one", EVENT) else 0.003
     assert float(worst) > (1 - spare) * float(m.claim().rho)
 
 
@@ -278,7 +298,7 @@ def test_a_refresh_makes_numbers_at_every_tick_more_exact() -> None:
     m = mechanism(horizon=100, growth=1.1)
     for tick in (0, 30, 99):
         alone = m.counter.variance(tick, multiplier=float(m.at_ticks[1]))
-        assert m.variance(tick)[1] < alone * (0.5 if m.times.comes(tick) else 0.9)
+        assert m.variance(tick)[1] < alone * (0.75 if m.times.comes(tick) else 0.9)
 
 
 def test_a_fingerprint_is_of_what_decides_how_values_are_encoded() -> None:
@@ -314,7 +334,7 @@ def test_the_closing_refresh_costs_others_little(monkeypatch: pytest.MonkeyPatch
     ratios = [np.sqrt(m.variance(t)[pair] / without.variance(t)[pair]) for t in (0, 20, 100, 200, 244)]
     assert max(ratios[:-1]) < 1.02
     assert ratios[-1] < 1.05
-    assert m.variance(244)[1] < 0.35 * m.variance(243)[1]
+    assert m.variance(244)[1] < 0.55 * m.variance(243)[1]
 
 
 @pytest.mark.parametrize(

@@ -14,9 +14,13 @@ from synthstream.workload import FloatArray, Workload
 # At every tick: parts of a by-order budget for the total, marginals of one column, and larger ones.
 _BY_ORDER = (0.02, 0.58, 0.40)
 # At refreshes: the total and tables of one column at every tick; tables of one column and larger ones at refreshes.
+_REFRESHED = (0.02, 0.11, 0.22, 0.65)
+# With few tables the first two have more, up to this, and tables of one column as much less at refreshes. In between,
+# the total has what it would have, were all tables measured alike; tables of one column have so much of that.
+_FEW, _ALIKE = (0.04, 0.18), 0.8
 # Tables of one column get shares of a part in proportion to their cells to the one power at every tick, and to the
 # other at refreshes.
-_REFRESHED, _POWERS = (0.02, 0.11, 0.22, 0.65), (0.0, 0.6)
+_POWERS = (0.0, 0.6)
 # Larger tables of more cells than their mean get shares in proportion to this power of them. The sum of absolute errors
 # of a table, noise alone, would be least with 2/3; the mean error of a cell with 0. Shares of the others fall to
 # 1 / (1 + _MOST) of what they were at least, so that no table has more than 2.5 % more noise.
@@ -78,8 +82,13 @@ def at_refreshes(workload: Workload, *, weights: Sequence[float] | None) -> tupl
     if weights is None:
         known = by_size(workload)
     larger = np.where(order == 2, known / known[order == 2].sum(), 0.0)
-    ticks = np.where(order == 0, _REFRESHED[0], _REFRESHED[1] * often)
-    refreshes = _REFRESHED[2] * singles + _REFRESHED[3] * larger
+    parts = np.array(_REFRESHED)
+    # Grids of a place have weights of their own, and need refreshes: one tick tells too little of their many cells.
+    if np.unique(known[order == 1]).size == 1:
+        more = np.clip([1 / order.size, _ALIKE * np.mean(order == 1)], parts[:2], _FEW) - parts[:2]
+        parts[:3] += *more, -more.sum()
+    ticks = np.where(order == 0, parts[0], parts[1] * often)
+    refreshes = parts[2] * singles + parts[3] * larger
     whole = ticks.sum() + refreshes.sum()
     return ticks / whole, refreshes / whole
 
