@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import numpy as np
 import pytest
 
 from synthstream.constraints import Group
 from synthstream.fit import aims as aims_module
 from synthstream.fit.aims import aims
-from synthstream.fit.ordered import Basis, Table, _along, _risk, evened, in_order, shrunk
+from synthstream.fit.ordered import Basis, Shrunk, Table, _along, _risk, evened, in_order, shrunk
 from synthstream.fit.population import fit
 from synthstream.measured import Measured
 from synthstream.workload import CodeArray, FloatArray, Workload
@@ -138,18 +141,29 @@ def test_order_is_looked_for_where_tables_are_refreshed() -> None:
     assert distance(refreshed.astype(np.float64), codes) < 0.9 * distance(always.astype(np.float64), codes)
 
 
-def test_grids_of_a_place_have_no_order(monkeypatch: pytest.MonkeyPatch) -> None:
-    rng = np.random.default_rng(1)
+def test_grids_of_a_place_have_no_order_but_other_columns_beside_them_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng, sizes = np.random.default_rng(1), (4, 64, 2, 12)
     cell = np.clip(rng.normal(30, 6, 8000), 0, 63).astype(np.int64)
-    rows = np.column_stack([cell // 16, cell, rng.random(8000) < cell / 60]).astype(np.int32)
-    workload = Workload(sizes=(4, 64, 2), marginals=((), (0,), (1,), (2,), (0, 2), (1, 2)))
+    age = rng.integers(0, 12, 8000)
+    rows = np.column_stack([cell // 16, cell, rng.random(8000) < (cell + age) / 80, age]).astype(np.int32)
+    marginals = ((), (0,), (1,), (2,), (3,), (0, 2), (1, 2), (2, 3))
+    workload = Workload(sizes=sizes, marginals=marginals)
     values = workload.count(rows) + rng.normal(0, NOISE, workload.cells)
-    measured = Measured(tick=0, workload=workload, values=values, variance=np.full(6, NOISE**2))
+    measured = Measured(tick=0, workload=workload, values=values, variance=np.full(8, NOISE**2))
     group = Group.of((0, 1), np.array([[k // 16, k] for k in range(64)]), nests=[(0, 1)])
-    with monkeypatch.context() as patch:
-        patch.setattr("synthstream.fit.aims.evened", None)
-        patch.setattr("synthstream.fit.beyond.in_order", None)
-        assert fit(measured, seed=0, fresh=True, groups=[group]).number > 7000
-    monkeypatch.setattr("synthstream.fit.aims.evened", None)
-    with pytest.raises(TypeError, match="NoneType"):
-        fit(measured, seed=0, fresh=True)
+    looked: list[set[Any]] = []
+
+    def evened_here(counts: FloatArray, noise: float) -> FloatArray:
+        looked[-1].add(len(counts))
+        return evened(counts, noise)
+
+    def in_order_here(tables: Mapping[int, Table], *args: Any) -> dict[int, Shrunk]:
+        looked[-1].update(one.columns for one in tables.values())
+        return in_order(tables, *args)
+
+    monkeypatch.setattr("synthstream.fit.aims.evened", evened_here)
+    monkeypatch.setattr("synthstream.fit.beyond.in_order", in_order_here)
+    for groups in ([group], []):
+        looked.append(set())
+        assert fit(measured, seed=0, fresh=True, groups=groups).number > 7000
+    assert looked == [{2, 12, (2, 3)}, {*sizes, (0, 2), (1, 2), (2, 3)}]

@@ -21,7 +21,7 @@ from synthstream.fit.beyond import Found, Tables, beyond_noise, freedom, prior, 
 from synthstream.fit.changes import lately, standing_out, towards
 from synthstream.fit.empty import emptied
 from synthstream.fit.joints import Joint, estimate, possible
-from synthstream.fit.nested import nests_of, of_nest
+from synthstream.fit.nested import grids_of, nests_of, of_nest
 from synthstream.fit.ordered import evened
 from synthstream.fit.rare import real
 from synthstream.fit.targets import (
@@ -137,7 +137,8 @@ def aims(
         then: see :func:`synthstream.fit.population.fit`.
         groups: public constraints. Their columns' margins, and the tables within them, are those of their joint counts.
         ordered: whether columns whose codes have an order are looked for (:mod:`synthstream.fit.ordered`), and slopes
-            that many columns have in common (:func:`synthstream.fit.lowrank.slope`).
+            that many columns have in common (:func:`synthstream.fit.lowrank.slope`). Grids of a place are none of
+            these: cells tell of their neighbours by coarser grids.
         taken: variances of ``measured`` are so many times those of its errors: tables are shrunk less.
     """
     workload, left = measured.workload, LEFT if start is not None and len(start) else 1.0
@@ -258,7 +259,8 @@ def _known(measured: Measured, how: _How) -> _Known:
     total = total_of(measured)
     rows = max(0, round(total))
     counts, variances = margins_of(measured, total)
-    calm = [evened(*one) for one in zip(counts, variances, strict=True)] if how.ordered else counts
+    looked = set(range(len(counts))) - grids_of(how.groups) if how.ordered else set()
+    calm = [evened(own, variances[c]) if c in looked else own for c, own in enumerate(counts)]
     margins = _possible(calm, _real(counts, variances), rows)
     joints = [estimate(g, measured.workload, measured.values, variance, counts, variances, rows) for g in how.groups]
     if rows:
@@ -357,12 +359,17 @@ def _associations(
             noises[q] = float(variance[q]) * freedom(shape) / whole[q].size
     priors = [prior(margin / rows) for margin in margins]
     tables = Tables(workload, variance, noises, margins, priors, rows, how.left, how.ordered)
-    best = beyond_noise(whole, tables)
+    grids = grids_of(how.groups)
+    plain = {q: a for q, a in whole.items() if grids.isdisjoint(workload.marginals[q])}
+    best = beyond_noise(plain, tables)
     if how.ordered:
         joined = [set(group.columns) for group in how.groups]
-        looked = {q: a for q, a in whole.items() if not any(one.issuperset(workload.marginals[q]) for one in joined)}
-        best = with_slopes(looked, whole, tables, best)
+        looked = {q: a for q, a in plain.items() if not any(one.issuperset(workload.marginals[q]) for one in joined)}
+        best = with_slopes(looked, plain, tables, best)
     found = best.found
+    if grids:
+        crossed = {q: a for q, a in whole.items() if q not in plain}
+        found |= beyond_noise(crossed, tables._replace(ordered=False)).found
     for nest in nests_of(workload, how.groups):
         for q, mean, error in of_nest(nest, whole, tables):
             found[q] = mean, error
@@ -373,7 +380,8 @@ def _associations(
     alone[squares[1] == 0] = 1.0
     alone[[c for q in best.shared.means for c in workload.marginals[q]]] = 0.0
     if how.ordered:
-        for q, (mean, error) in found.items():
+        for q in plain:
+            mean, error = found[q]
             independent = independent_counts([margins[c] for c in workload.marginals[q]], rows)
             found[q] = emptied(mean, whole[q], independent, noises[q]), error
     return found, alone

@@ -47,6 +47,11 @@ class _Detail(NamedTuple):
     prior: FloatArray
 
 
+def grids_of(groups: Sequence[Group]) -> set[int]:
+    """Columns that are grids of a place."""
+    return {c for group in groups for grids in group.nests for c in grids}
+
+
 def nests_of(workload: Workload, groups: Sequence[Group]) -> list[Nest]:
     """All tables that cross one grid of a nest with columns of none, by the grids that a set of these is crossed with.
 
@@ -56,8 +61,7 @@ def nests_of(workload: Workload, groups: Sequence[Group]) -> list[Nest]:
         >>> nest.columns, nest.parents, nest.tables
         ((1, 2), (array([0, 0, 1]),), (((0,), (0, 1)),))
     """
-    nested = {c for group in groups for grids in group.nests for c in grids}
-    found = []
+    nested, found = grids_of(groups), []
     for group in groups:
         for grids in group.nests:
             crossed: dict[tuple[int, ...], dict[int, int]] = {}

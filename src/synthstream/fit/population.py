@@ -19,6 +19,7 @@ from synthstream.constraints import Group
 from synthstream.fit.aims import Earlier, aims, of_rows
 from synthstream.fit.blocks import settle
 from synthstream.fit.moves import Effort, move
+from synthstream.fit.nested import grids_of
 from synthstream.fit.randomness import below, draw, share, step, steps_of
 from synthstream.fit.targets import MEMORY, Targets, total_of
 from synthstream.measured import Measured
@@ -178,8 +179,8 @@ def fit(
     if start is not None and start.workload.sizes != workload.sizes:
         raise ValueError(f"start: sizes are {start.workload.sizes}, those measured {workload.sizes}")
     before = np.zeros((0, len(workload.sizes)), dtype=np.int32) if start is None else start.codes.astype(np.int32)
-    nested = any(group.nests for group in groups)  # grids of a place tell of their neighbours by each other
-    looked: dict[str, Any] = {"ordered": fresh is not None and not nested, "groups": groups, "taken": taken}
+    nested = bool(grids_of(groups))
+    looked: dict[str, Any] = {"ordered": fresh is not None, "groups": groups, "taken": taken}
     each = _events_per_row(measured, most)
     if each > 1:
         measured, then = of_rows(measured, each), None if then is None else then.of_rows(each)
