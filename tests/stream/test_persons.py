@@ -25,12 +25,15 @@ import synthstream
 from synthstream import Stream, StreamConfig
 from synthstream.cli.app import app
 from synthstream.config.after import After
+from synthstream.config.config import load
 from synthstream.environment import Env
-from synthstream.errors import BatchConflict, ConfigError, SchemaError, StateCorrupt, StateMismatch
+from synthstream.errors import BatchConflict, ConfigError, SchemaError, StateCorrupt, StateError, StateMismatch
 from synthstream.forecast.planning import plan
 from synthstream.ingest.counting import encode
 from synthstream.kernel.gate import Gate
 from synthstream.report.public import public_page
+from synthstream.stream.succession import succeed
+from synthstream.stream.verification import verify
 from synthstream.synthesizers.assembly import claim_of, group_factor, synthesizer_of
 from synthstream.synthesizers.simulation.seeded import SeededGate
 from tests.support.aligned import Aligned, files
@@ -304,6 +307,33 @@ def test_a_stream_that_began_with_all_at_every_tick_does_not_go_on_at_refreshes(
     assert config.measures == "refresh"
     with pytest.raises(StateMismatch, match="synthesizer.growth" if not growth else "other coefficients"):
         Stream(config, gates=exact)
+
+
+@pytest.mark.parametrize(
+    ("what", "then", "now"),
+    [
+        ("config.synthesis._MANY", 3, 99),
+        ("config.synthesis._MANY", 99, 3),
+        ("kernel.tables.Refreshed.resolution", 1.0, 2.0),
+    ],
+)
+def test_a_life_before_a_cut_is_never_read_as_another_mechanism_would(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str, then: float, now: float
+) -> None:
+    text = with_unit("max_events = 5, max_per_tick = 1").replace("[source]", "[synthesizer]\ngrowth = 1.5\n[source]")
+    (tmp_path / "old.toml").write_text(text)
+    old = load(tmp_path / "old.toml")
+    new = text.replace("growth = 1.5", 'measure = "always"').replace("epsilon = 1.0", "epsilon = 2.0")
+    with monkeypatch.context() as patch:
+        patch.setattr(f"synthstream.{what}", then)
+        with Stream(old, gates=exact) as stream:
+            stream.release()
+        config = succeed(old, configured(tmp_path, f'{new}[after]\nconfig = "old.toml"\n'), gates=exact)
+        Stream(config, gates=exact).close()
+    monkeypatch.setattr(f"synthstream.{what}", now)
+    with pytest.raises(StateError, match="other coefficients"):
+        Stream(config, gates=exact)
+    assert verify(config).findings
 
 
 # -- what it costs --------------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ import numpy as np
 import polars as pl
 
 from synthstream.config.config import StreamConfig
-from synthstream.errors import StateCorrupt
+from synthstream.errors import StateCorrupt, StateMismatch
 from synthstream.kinds import EDITION
 from synthstream.measured import Committed, Measured, Reading, stamped
 from synthstream.publish.folder import ParquetSink
@@ -170,7 +170,14 @@ class Builder:
 
     def _measured(self, tick: int) -> Reading:
         """What was measured at a tick."""
-        reading: Reading = self.synthesizer(tick).unpack(tick, self._of(tick).released)
+        released = self._of(tick).released
+        try:
+            reading: Reading = self.synthesizer(tick).unpack(tick, released)
+        except (IndexError, ValueError):  # it was encoded by another mechanism
+            raise StateMismatch(
+                f"what was measured at tick {tick} cannot be read: this version of Synthstream, or of its libraries, "
+                "would encode counts with other coefficients. Go on with the version that began the stream"
+            ) from None
         return reading
 
     def _whole(self, tick: int) -> Reading:

@@ -291,14 +291,22 @@ def refuse_other_settings(config: StreamConfig, store: Store, identity: Mapping[
 
 
 def refuse_unsound(config: StreamConfig, store: Store, builder: Builder, closed: int) -> None:
-    """Raise ``StateCorrupt`` unless the ledger is the claim's, and the newest of the closed ticks is chained to it."""
+    """Raise ``StateCorrupt`` unless the ledger is the claim's, and the newest of the closed ticks is chained to it.
+
+    Of a life before a cut the mechanism is not known by name: its last tick must be chained, too.
+    """
+    ends = [*(cut["tick"] for cut in config.cuts), *([closed] if closed else [])]
     if store.ledger() != builder.ledger:
-        raise StateCorrupt(f"{config.state}: its ledger does not match the claim of this configuration.")
-    if closed and builder.head_after(closed - 1) != builder.previous(closed):
-        raise StateCorrupt(
-            f"{config.state}: its newest measurement is not what was committed. Restore the folder whole; no noise was "
-            "drawn."
-        )
+        what = "its ledger does not match the claim of this configuration"
+    elif broken := [end - 1 for end in ends if builder.head_after(end - 1) != builder.previous(end)]:
+        what = f"what was measured at tick {broken[0]} is not what was committed"
+    else:
+        return
+    raise StateCorrupt(
+        f"{config.state}: {what}; or another version of Synthstream, or of its libraries, wrote it, and this one would "
+        "encode counts with other coefficients. Restore the folder whole, or go on with that version. No noise was "
+        "drawn."
+    )
 
 
 def compare_with_sink(config: StreamConfig, store: Store, sink: Sink) -> None:
