@@ -91,7 +91,12 @@ class Unit:
     @property
     def events(self) -> int:
         """How many events of one unit count at most, for life or in one period: no more than its ticks let in."""
-        return self.max_events if self.period is None else min(self.max_events, self.period * self.in_a_tick)
+        return self.events_in(None)
+
+    def events_in(self, ticks: int | None) -> int:
+        """The same of a stream of so many ticks, which let no more in; ``None`` for no end."""
+        spans = [span for span in (self.period, ticks) if span is not None]
+        return min([self.max_events, *(span * self.in_a_tick for span in spans)])
 
     @property
     def words(self) -> str:
@@ -293,7 +298,8 @@ class Claim:
         return self if plain else replace(self, theorems=(*self.theorems, EXACT))
 
     def of_group(self, unit: Unit, factor: Fraction, *, theorem: str) -> Claim:
-        """What the claim for one event promises for a group of them: ``unit``, who has at most ``unit.events``.
+        """What the claim for one event promises for a group of them: ``unit``, who has at most ``unit.events``,
+        and no more than all ticks let in.
 
         Pure DP costs as many times as much as there are events; rho costs ``factor**2`` times as much, and the noise
         is what it was. Theorem: group; participation, if ``factor`` is below the number of events.
@@ -307,7 +313,7 @@ class Claim:
             self,
             unit=unit,
             rho=self.rho * factor**2,
-            pure=None if self.pure is None else self.pure * unit.events,
+            pure=None if self.pure is None else self.pure * unit.events_in(self.horizon),
             theorems=(*self.theorems, theorem),
             trusts=(*self.trusts, "each person has one key in the person column; keyed hashes of keys do not collide"),
         )

@@ -281,7 +281,31 @@ def test_what_is_measured_is_what_is_claimed(tmp_path: Path, limits: str, how: s
     assert claim == claim_of(said, mechanism)
     assert {"always": "marginals", "refresh": "refreshed", "epochs": "epochs"}[how] == claim.theorems[0]
     assert ("participation" in claim.theorems, "group" in claim.theorems) == (together, not together)
-    assert (group_factor(found) < found.privacy.unit.events) == together
+    assert (group_factor(found) < found.privacy.unit.events_in(found.clock.horizon)) == together
+
+
+@pytest.mark.parametrize(
+    ("limits", "horizon", "most"),
+    [
+        ("max_events = 9", "5", 9),
+        ("max_events = 9, max_per_tick = 2", "4", 8),
+        ("max_events = 9, max_per_tick = 2", "5", 9),
+        ("max_events = 9, max_per_tick = 2", '"unbounded"', 9),
+        ('max_events = 9, max_per_tick = 1, per = "7d"', "5", 5),
+        ('max_events = 9, max_per_tick = 1, per = "7d"', "8", 7),
+    ],
+)
+@pytest.mark.parametrize("delta", ["1e-9", "0"])
+def test_no_more_events_are_paid_for_than_all_ticks_let_in(
+    tmp_path: Path, limits: str, horizon: str, most: int, delta: str
+) -> None:
+    text = with_unit(limits).replace("horizon = 8", f"horizon = {horizon}").replace("delta = 1e-9", f"delta = {delta}")
+    found = configured(tmp_path, text.replace("until = 2026-01-06\n", ""))
+    mechanism = synthesizer_of(found).mechanism
+    one, claim = mechanism.claim(), claim_of(found, mechanism)
+    assert group_factor(found) == most
+    assert (claim.rho, claim.pure) == (one.rho * most**2, None if one.pure is None else one.pure * most)
+    assert "group" in claim.theorems
 
 
 def test_after_a_cut_no_more_events_count_than_the_ticks_left_let_in(tmp_path: Path) -> None:
@@ -290,6 +314,8 @@ def test_after_a_cut_no_more_events_count_than_the_ticks_left_let_in(tmp_path: P
     found = replace(old, after=After(config=old, schema=old.schema, tick=34))
     assert group_factor(found) == group_factor(configured(tmp_path, text.replace("horizon = 8", "horizon = 6")))
     assert group_factor(found) < 6 < group_factor(old)
+    new = configured(tmp_path, text.replace("horizon = 8", "horizon = 40").replace("1e-9", "0"))
+    assert group_factor(replace(new, after=After(config=new, schema=new.schema, tick=34))) == 6
 
 
 @pytest.mark.parametrize("growth", ["", "growth = 1.5", "growth = 1.2"])
@@ -344,7 +370,7 @@ KINDS: dict[str, tuple[str, str, str]] = {
     "table, zcdp": ("1e-9", "max_events = 3", ""),
     "table, unbounded": ("1e-9", CAPPED, "unbounded"),
     **{f"table, {kind}": ("1e-9", CAPPED, ALWAYS.format(kind)) for kind in ("simple", "toeplitz", "blt")},
-    "table, simple, pure": ("0", CAPPED, ALWAYS.format("simple")),
+    "table, simple, pure": ("0", "max_events = 9, max_per_tick = 1", ALWAYS.format("simple")),
     "table, periods": ("1e-9", 'max_events = 3, per = "2d"', ""),
     "epochs": ("0", "max_events = 3", ""),
     "epochs that choose": ("0", "max_events = 3", '[synthesizer]\nmeasure = "epochs"\npicks = 1\n'),

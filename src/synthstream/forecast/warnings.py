@@ -150,7 +150,7 @@ def _more_than_ticks_let_in(unit: Unit, horizon: int | None) -> Iterator[Caution
     """A limit for a period, or for life, above what the limits of its ticks let in."""
     spans = [(n, what) for n, what in ((unit.period, "a period"), (horizon, "the stream")) if n is not None]
     number, what = min(spans, default=(unit.max_events, ""))
-    if (most := number * unit.in_a_tick) < unit.max_events:
+    if (most := unit.events_in(horizon)) < unit.max_events:
         ticks = "is one tick" if number == 1 else f"has {number:,} ticks"
         yield Caution(
             "privacy.unit.max_events",

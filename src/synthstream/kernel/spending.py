@@ -98,17 +98,19 @@ class Mechanism:
         )
 
 
-def participation_factor(how: Counter | None, unit: Unit) -> Fraction:
+def participation_factor(how: Counter | None, unit: Unit, horizon: int | None = None) -> Fraction:
     """How much further all events of one unit move what passes the gate than one event does; exact, rounded up.
 
     Privacy:
-        Unit        a person with at most ``unit.events`` events, ``unit.in_a_tick`` in a tick; neighbours: add-remove
+        Unit        a person with at most ``unit.events_in(horizon)`` events, ``unit.in_a_tick`` in a tick; neighbours:
+                    add-remove
         Cost        factor^2 times the rho of one event; the factor is the number of events if ``how`` says no better
         Theorem     participation
         Trusts      that no more events of a person are counted (``synthstream.ingest.bounding``)
 
     Args:
         how: the one counter that all values at the gate come from; ``None`` if there are several, or none.
+        horizon: number of ticks, if ``how`` does not know it; ``None`` for no end.
 
     Example:
         >>> from synthstream.kernel.counters import counter
@@ -118,17 +120,15 @@ def participation_factor(how: Counter | None, unit: Unit) -> Fraction:
         >>> participation_factor(counter("kary", horizon=100, noise="laplace"), unit)
         Fraction(16, 1)
     """
-    events, layers = unit.events, unit.in_a_tick
+    layers, events = unit.in_a_tick, unit.events_in(horizon if how is None else how.horizon)
     if how is None or how.noise != "gaussian":
         return Fraction(events)
-    if how.horizon is not None:  # there are no more ticks to bring events in
-        events = min(events, layers * how.horizon)
     full, rest = divmod(events, layers)
     longer, shorter = (
         how.participation(n) if n and times else Fraction(0) for n, times in ((full + 1, rest), (full, layers))
     )
     if longer is None or shorter is None:
-        return Fraction(unit.events)
+        return Fraction(events)
     # Events of one person, in order of time, are dealt out to as many layers as may lie in one tick.
     moved = rest * longer + (layers - rest) * shorter
     return max(Fraction(1), min(Fraction(events), moved / Fraction(how.sensitivity(0))))

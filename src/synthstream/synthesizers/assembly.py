@@ -80,7 +80,8 @@ def claim_of(config: StreamConfig, mechanism: Mechanism) -> Claim:
     claim = mechanism.claim()
     if unit.of_persons:
         factor = group_factor(config)
-        claim = claim.of_group(unit, factor, theorem="group" if factor == unit.events else "participation")
+        each = factor == unit.events_in(claim.horizon)
+        claim = claim.of_group(unit, factor, theorem="group" if each else "participation")
     claim = claim.charged_to(config.privacy.budget)
     many = config.source is not None and config.source.dialect.multiline
     return replace(claim, provided=(_CLOSED,)) if many else claim
@@ -88,15 +89,11 @@ def claim_of(config: StreamConfig, mechanism: Mechanism) -> Claim:
 
 def group_factor(config: StreamConfig) -> Fraction:
     """How much further the events of one unit move what passes the gate than one event does."""
-    unit, budget = config.privacy.unit, config.privacy.budget
+    unit, budget, horizon = config.privacy.unit, config.privacy.budget, config.own_clock.horizon
     how = None
     if unit.max_per_tick is not None and not budget.pure and config.measures == "always":
-        how = counter(
-            config.synthesizer.counter,
-            horizon=config.own_clock.horizon,
-            noise="gaussian",
-        )
-    return _factor(how, unit)
+        how = counter(config.synthesizer.counter, horizon=horizon, noise="gaussian")
+    return _factor(how, unit, horizon)
 
 
 # Of a counter without end it takes a tenth of a second, and a plan asks a dozen times.
