@@ -222,8 +222,10 @@ def test_a_column_that_no_file_has_stops_the_first_run(tmp_path: Path) -> None:
     assert not (tmp_path / "releases").exists()
 
 
-def test_a_pattern_that_nothing_fits_is_told_at_the_first_run(tmp_path: Path) -> None:
+@pytest.mark.parametrize("more", [[], ["--follow"]])
+def test_a_pattern_that_nothing_fits_is_told_at_the_first_run(tmp_path: Path, more: list[str]) -> None:
+    """And not refused: which releases exist must not hang on a file that may be there for one row."""
     (tmp_path / "stream.toml").write_text(TOML)
-    found = CliRunner().invoke(app, ["run", str(tmp_path / "stream.toml"), "--yes"])
+    found = CliRunner().invoke(app, ["run", str(tmp_path / "stream.toml"), "--yes", *more])
     assert found.exit_code == 0
-    assert "no file fits" in " ".join(found.output.split())
+    assert "no file fits this pattern yet. Ticks that are over are released" in " ".join(found.output.split())

@@ -156,6 +156,7 @@ def run_command(
     with streams.open(config, simulate=seed if simulate else None, unchecked=unchecked) as opened:
         stream, before = opened, opened.closed - opened.new
         _unchecked(shown, stream)
+        _no_file(shown, stream)
         if simulate:
             warn(shown)
         failed, after = None, partial(_after, shown, stream, command, set())
@@ -189,16 +190,22 @@ def _unchecked(shown: Console, stream: Stream) -> None:
         shown.print(f"Warning: [[mirror]] {mirror} could not be asked what it holds; manifests say so.", style="bold")
 
 
+def _no_file(shown: Console, stream: Stream) -> None:
+    """Whether nothing fits the pattern of a stream that begins. It is not refused: a file may be there for one row."""
+    from synthstream.ingest.counting import files_of
+
+    source = files_of(stream.config)
+    if stream.closed == 0 and source is not None and not source.files():
+        what = "Ticks that are over are released all the same, without events: check the pattern"
+        shown.print(f"Warning: source.path = {source.path}: no file fits this pattern yet. {what}.", style="bold")
+
+
 def _announced(shown: Console, stream: Stream, due: int, *, asked: bool) -> None:
     """What ought to be known before anything is published, and how much will be; who was asked knows it."""
     from synthstream.forecast.warnings import weak_budget
-    from synthstream.ingest.counting import files_of
     from synthstream.schema.clock import written
 
     if stream.closed == 0:
-        source = files_of(stream.config)
-        if source is not None and not source.files():
-            shown.print(f"Warning: source.path = {source.path}: no file fits this pattern yet.", style="bold")
         cautioned(shown, [] if asked else weak_budget(stream.config))
     if stream.config.log is not None and stream.waits:
         shown.print(f"Warning: {stream.config.log.name}: {WAITS}", style="bold")
