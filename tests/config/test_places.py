@@ -246,6 +246,8 @@ def test_settings_for_readers_are_the_same_stream() -> None:
         (place(box='coordinates = ["lat"]\nbounds = [["32", 37]]\n'), "bounds"),
         (place('with = ["kin"]'), "'kin' is not another column. Did you mean 'kind'?"),
         (place('with = ["to"]') + place(name="to", box=_TO), "with: 'to' stands below. A place is crossed with those"),
+        (place('views = [5]\ndepth = 6\nwith = ["kind"]'), "with: 'kind' is counted together with no grid"),
+        (place("views = [1]\ndepth = 6") + place('views = [3]\nwith = ["kind", "at"]', _TO, "to"), "'at' is counted"),
         (place("views = [2, 1]"), "views: must be depths in order"),
         (place("views = [1, 9]\ndepth = 4"), "from 1 to 4, the finest; found [1, 9]"),
         (place("depth = 9"), "depth = 9: must be from 1 to 7"),

@@ -188,8 +188,8 @@ def _chosen(
     bits: Sequence[float],
 ) -> list[list[str]]:
     """For each column of a place, those that ``with`` crosses it with."""
-    names = [column.name for column in others]
-    known = [*names, *dict.fromkeys(column.place for column in places)]
+    names, whole = [column.name for column in others], {column.name: column.place for column in places}
+    known = [*names, *dict.fromkeys(whole.values())]
     for name in said:
         if name in later:
             raise ConfigError(
@@ -200,13 +200,21 @@ def _chosen(
             some = f"Name some of {known}.{more}" if known else "There is none, so leave with out."
             raise ConfigError(f"with: {name!r} is not another column.{like(name, known)} {some}")
     theirs = [column for column in places if column.place in said]
-    return [
+    crossed = [
         [
             *(name for name in said if name in names and b <= _MOST_CROSSED),
             *(other.name for other in theirs if _meet(column, other, b)),
         ]
         for column, b in zip(columns, bits, strict=True)
     ]
+    reached = {whole.get(name, name) for now in crossed for name in now}
+    if idle := [name for name in said if name not in reached]:
+        few = f"up to {2**_MOST_CROSSED} cells; with another place up to 16, of the same depth"
+        raise ConfigError(
+            f"with: {idle[0]!r} is counted together with no grid: grids for that have {few}. Say views that have one, "
+            "or leave it out (with = [] names none)"
+        )
+    return crossed
 
 
 def _meet(column: OfPlace, other: OfPlace, bits: float) -> bool:
