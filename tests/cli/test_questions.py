@@ -130,6 +130,9 @@ def test_where_no_cell_can_be_compared_nothing_is_said_of_chance(tmp_path: Path)
     found = say("compare", tmp_path, "ward", "x", *windows)
     assert "cells are of tables that count other ticks in one of the two" in found.stderr
     assert "expected by chance" not in found.stderr
+    near = found.stderr[found.stderr.index("--then") : found.stderr.index(" they can be compared")].split()
+    assert near == ["--then", "2026-01-01", "2026-01-02", "--now", "2026-01-05", "2026-01-07"]
+    assert "expected by chance" in say("compare", tmp_path, "ward", "x", *near).stderr
     assert "expected by chance" in say("compare", tmp_path, "ward", *windows).stderr
 
 

@@ -169,17 +169,25 @@ def tell_of_lengths(then: Spanning, now: Spanning) -> None:
         typer.echo(words, err=True)
 
 
-def tell_of_chance(cells: pl.DataFrame, *, pure: bool) -> None:
-    """Say how many cells of a comparison changed beyond noise, how many by chance, and how many cannot be compared."""
+def tell_of_chance(cells: pl.DataFrame, clock: Clock, *, pure: bool) -> None:
+    """Say how many cells of a comparison changed beyond noise, how many by chance, and how many cannot be compared,
+    with the dates near these at which they can: those that are measured.
+    """
     beyond, known = int(cells["beyond_noise"].sum()), cells["z"].count()
     # Beyond three standard errors of Gaussian noise; where delta = 0, of one draw of Laplace noise at the most.
     chance = (0.012 if pure else 0.0027) * known
     if known:
         typer.echo(f"{beyond:,} of {known:,} measured cells beyond noise; {chance:.2g} expected by chance.", err=True)
     if known < len(cells):
+        near = ""
+        if "since" in cells.columns:
+            spans = cells.filter(pl.col("z").is_null()).select("since_then", "measured_at_then", "since", "measured_at")
+            for ticks in spans.drop_nulls().filter(pl.col("measured_at_then") < pl.col("measured_at")).head(1).rows():
+                ends = [written(clock.boundary(tick + place % 2)) for place, tick in enumerate(ticks)]
+                near = f"With --then {ends[0]} {ends[1]} --now {ends[2]} {ends[3]} they can be compared. "
         typer.echo(
             f"{len(cells) - known:,} cells are of tables that count other ticks in one of the two: such are measured "
-            "at refreshes. `table --between` shows their counts, and which ticks these are.",
+            f"at refreshes. {near}`table --between` shows their counts, and which ticks these are.",
             err=True,
         )
 

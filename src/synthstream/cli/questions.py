@@ -283,7 +283,7 @@ def compare_command(
     typer.echo(f"{later.name}: {earlier.about}, beside {later.about}", err=True)
     tell_of_lengths(earlier, later)
     tell_of_limit(found.config.privacy.unit, over_time=True)
-    tell_of_chance(cells, pure=not later.facts["claim"]["delta"])
+    tell_of_chance(cells, found.config.clock, pure=not later.facts["claim"]["delta"])
     if not csv and output is None and len(cells) > _LINES:
         typer.echo(f"The first {_LINES} of {len(cells):,} cells; all of them: --csv, or -o changes.csv.", err=True)
         cells = cells.head(_LINES)
