@@ -13,6 +13,7 @@ import polars as pl
 import pytest
 from typer.testing import CliRunner
 
+from synthstream.cli.answering import inside
 from synthstream.cli.app import app
 from synthstream.config.config import StreamConfig
 from synthstream.config.places import words_of
@@ -140,7 +141,7 @@ def test_rows_agree_with_their_coordinates_and_tables_with_the_events(folder: Pa
 ENDS = PLACE + PLACE.replace('"at"', '"to"').replace('"lat", "lon"', '"lat2", "lon2"') + 'with = ["at"]\n'
 
 
-def test_districts_of_the_ends_of_a_trip_are_a_table(folder: Path) -> None:
+def test_districts_of_the_ends_of_a_trip_are_a_table(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Trips from West end in East, mostly, and those from elsewhere where they began; three releases take long."""
     config = configured(folder, PLACE, ENDS)
     assert config.workload is not None
@@ -168,6 +169,9 @@ def test_districts_of_the_ends_of_a_trip_are_a_table(folder: Path) -> None:
         measured, stderr, count = of[pair]
         assert abs(measured - number) < 4 * stderr
         assert abs(count - number) < 350
+    for where, known in (("to_region = 'East'", 0), ("to_2 = '02'", 1), ("kind = 'a' AND to_2 = '02'", 0)):
+        assert inside(last, {"lat": 0.0}, {"lat": 4.0}, where, config.clock)["stderr"].count() == known
+        assert ("by a grid of it that is crossed" in capsys.readouterr().err) == ("region" in where)
 
 
 def test_districts_are_crossed_with_districts_alone_and_not_too_many() -> None:

@@ -39,6 +39,10 @@ _UNMEASURED = (
     "measured: no table tells this. It can be told for whole values and bins of one column beside the place, if the "
     "stream crosses it with the place (see plan). count is of the synthetic rows, without a known error."
 )
+_OF_DISTRICTS = (
+    " Districts are counted together with those of another place, not with the grids that tell of a box: say where the "
+    "other place is by a grid of it that is crossed with this one (see plan)."
+)
 _OF_EPOCHS = (
     "measured: with delta = 0 each table counts one epoch alone, so that none tells of all events. Ask for whole "
     "epochs, which are added up: --between {start} and the end of one; of another date it says where epochs end."
@@ -75,7 +79,8 @@ def inside(release: Release, lower: Bounds | Domain, upper: Bounds, where: str |
                 f"{found['measured_at']}: such tables are measured at refreshes, not at every tick.",
                 err=True,
             )
-        unknown = _UNMEASURED
+        districts = any(column.name in (where or "") for column in release.schema.districts.values())
+        unknown = _UNMEASURED + _OF_DISTRICTS * districts
         if not release.facts["claim"]["delta"] and getattr(release, "first", None) is None:
             unknown = _OF_EPOCHS.format(start=written(clock.boundary(0)))
         typer.echo(unknown if found["measured"] is None else _HOW_SURE, err=True)
