@@ -486,6 +486,22 @@ def test_a_person_with_aligned_noise_cannot_be_seen(tmp_path: Path, text: str, m
     assert one == observe(tmp_path / "two", pl.concat([base, person]), aligned.replay)
 
 
+def test_a_simulated_run_counts_the_same_rows_each_time(tmp_path: Path) -> None:
+    """And no other run has a secret that follows from anything."""
+
+    def secret(name: str, seen: list[Any], **how: Any) -> bytes:
+        with Stream(configured(tmp_path / name, with_unit("max_events = 1")), **how) as stream:
+            stream.update(rows([1] * 90, [f"p{i % 9}" for i in range(90)], ward=[*"ABC"] * 30))
+            seen.append(stream.release().tables.to_dict(as_series=False))
+            return stream._store.secret
+
+    seen: list[Any] = []
+    assert secret("a", seen, simulate=7) == secret("b", seen, simulate=7)
+    assert seen[0] == seen[1]
+    others = [secret("c", seen, simulate=8), *(secret(name, seen, gates=seeded, seed=7) for name in "de")]
+    assert len({secret("f", seen), secret("g", seen), *others}) == 5
+
+
 # -- restarts -------------------------------------------------------------------------------------------------------
 
 

@@ -116,11 +116,14 @@ class Store:
         except OSError as error:
             raise failed(self.folder, error) from error
 
+    def new_secret(self) -> bytes:
+        """What keys hashes from now on: of persons, of files, of batches."""
+        return secrets.token_bytes(32)
+
     def _fill(self, key: bytes | None, db: Database) -> None:
         """What a new store says of itself."""
-        self._db, store = db, secrets.token_hex(16)
+        self._db, store, self.secret = db, secrets.token_hex(16), self.new_secret()
         self._private: Seal = Plain(store) if key is None else Cipher(key, store)
-        self.secret = secrets.token_bytes(32)
         self._rows = RowSums(db, self._private, self.secret)
         self.put_meta("id", store)
         self.put_meta("encryption", self._private.name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -14,6 +15,7 @@ from synthstream.config.after import kept_for_ever
 from synthstream.config.config import StreamConfig
 from synthstream.config.settings import NO_STATE
 from synthstream.config.sinks import SIMULATED
+from synthstream.environment import Env
 from synthstream.errors import ConfigError, StateCorrupt, StateError, StateMismatch, StateRolledBack
 from synthstream.kernel.gate import Gate, SystemGate
 from synthstream.measured import Committed
@@ -81,6 +83,19 @@ def hold(store: Store, marks: Iterable[str]) -> None:
 def key_of(config: StreamConfig) -> bytes | None:
     """What private pieces of the state are encrypted with, if there is a key."""
     return None if config.encryption is None else config.encryption.key(config.state)
+
+
+def store_of(config: StreamConfig, env: Env, *, simulate: int | None) -> Store:
+    """The state of a stream. If it is new and simulated, its secret follows from the seed, and which rows of persons
+    count with it: it hides nothing that noise does not tell, but for a key that encrypts it.
+    """
+    key = key_of(config)
+
+    class Simulated(Store):
+        def new_secret(self) -> bytes:
+            return hashlib.blake2b(f"simulation {simulate}".encode(), digest_size=32, key=key or b"").digest()
+
+    return (Store if simulate is None else Simulated)(config.state, key=key, env=env)
 
 
 def begun(config: StreamConfig) -> StreamConfig:

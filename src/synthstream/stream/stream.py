@@ -35,7 +35,6 @@ from synthstream.schema.clock import due
 from synthstream.schema.coercion import Frame
 from synthstream.state.folder import failed
 from synthstream.state.journal import JournalGate
-from synthstream.state.store import Store
 from synthstream.state.turns import Turns, alone, refused
 from synthstream.stream import opening
 from synthstream.stream.following import Asked, follow, run
@@ -98,7 +97,7 @@ class Stream:
         if not begin:
             opening.refuse_to_begin(config)
         with discreet():
-            self._store = Store(config.state, key=opening.key_of(config), env=env)
+            self._store = opening.store_of(config, env, simulate=simulate)
             try:
                 self._open(identity)
             except BaseException:
