@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from synthstream.config.config import StreamConfig
+from synthstream.forecast.planning import plan
 from synthstream.report.limits import limits_of
 from synthstream.synthesizers.assembly import claim_of, synthesizer_of
 
@@ -44,10 +45,11 @@ def test_what_ten_rows_or_periods_cost_is_what_the_claim_says(
         ("10d", "less: with ten periods by epsilon = 10, not 1."),
         ("33d", "less: with 4 periods by epsilon = 4, not 1."),
         ("50d", "less: with 2 periods by epsilon = 2, not 1."),
-        ("100d", "This stream ends within the first one."),
+        ("100d", "This stream ends within the first period."),
     ],
 )
 def test_no_more_periods_are_told_than_there_are(per: str, told: str) -> None:
     unit = PERSON.replace("10d", per)
     config = StreamConfig.from_toml(TOML.format(epsilon=1, delta=0, unit=unit))
     assert limits_of(config)["A limit for a period protects a period"].endswith(told)
+    assert any(note.endswith(told) for note in plan(config, rows=False).notes)

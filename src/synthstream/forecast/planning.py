@@ -18,6 +18,7 @@ import polars as pl
 from synthstream.config.config import StreamConfig, load
 from synthstream.errors import ConfigError
 from synthstream.forecast.rates import Rate, moments_of, until
+from synthstream.forecast.several import in_periods
 from synthstream.forecast.warnings import Caution, cautions_of, no_end, notes_of
 from synthstream.forecast.wide import Proposal, proposed, too_long
 from synthstream.privacy import Budget, Claim
@@ -281,7 +282,7 @@ def plan(
         neighbours=tuple(neighbours),
         largest_words=_largest_words(forecasts, made.bound_covers),
         cautions=(*cautions_of(config, claim, stderr, rate, assumed=expect is None), *no_end(config, max(moments))),
-        notes=(*filter(None, [long]), *notes_of(config, moments), *_of_the_cut(config)),
+        notes=(*filter(None, [in_periods(config), long]), *notes_of(config, moments), *_of_the_cut(config)),
         proposal=proposed(config, ticks=middle.ticks, events=middle.events, asked=middle.asked),
     )
 

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import math
-from dataclasses import replace
-
 from synthstream.config.config import StreamConfig
+from synthstream.forecast.several import in_periods, of_several
 from synthstream.kinds import spelled
 from synthstream.privacy import Unit
 from synthstream.publish.readme import left_out
-from synthstream.synthesizers.succession import promise_of
 from synthstream.workload import Workload
 
 
@@ -36,7 +33,7 @@ def _of_privacy(config: StreamConfig) -> dict[str, str]:
     if config.privacy.unit.of_persons:
         found = _of_persons(config, config.privacy.unit)
     else:
-        several = _of_several(config, "rows")
+        several = of_several(config, "rows")
         found = {"One event, not one person": f"Somebody with many rows is protected less: {several}"}
     if config.op is not None:
         found["Deleting undoes nothing that was released"] = (
@@ -53,35 +50,16 @@ def _of_privacy(config: StreamConfig) -> dict[str, str]:
     }
 
 
-def _of_several(config: StreamConfig, what: str, many: int = 10) -> str:
-    """What the promise is for somebody whom it names several times, rounded up (theorem ``group``)."""
-    promise = promise_of(config)
-    claim, budget = promise.claim, promise.budget
-    number = "ten" if many == 10 else str(many)
-    if budget.pure:
-        return f"with {number} {what} by epsilon = {many * budget.epsilon:g}, not {budget.epsilon:g}."
-    pure = None if claim.pure is None else many * claim.pure
-    all_ = math.ceil(10 * replace(claim, rho=many**2 * claim.rho, pure=pure).epsilon(budget.delta)) / 10
-    return f"with {number} {what} by epsilon = {all_:g} at the same delta, not {budget.epsilon:g}."
-
-
 def _of_persons(config: StreamConfig, unit: Unit) -> dict[str, str]:
     found = {
         "A person is a key": "Somebody who appears under two keys is protected as two people. Two who share a key are "
         "protected together, and each of them alone is not.",
         "People with many events are underrepresented": left_out(unit),
     }
-    if unit.per is not None and unit.period is not None:
-        horizon = config.clock.horizon
-        periods = 10 if horizon is None else min(10, math.ceil(horizon / unit.period))
-        less = (
-            "This stream ends within the first one."
-            if periods == 1
-            else f"A person with events in many periods is protected less: {_of_several(config, 'periods', periods)}"
-        )
+    if unit.per is not None:
         found["A limit for a period protects a period"] = (
             f"The promise is for what of a person comes to be counted within one fixed period of {spelled(unit.per)}. "
-            f"{less}"
+            f"{in_periods(config)}"
         )
     return found
 
