@@ -152,6 +152,11 @@ def test_events_follow_the_rate_and_the_clock() -> None:
     assert (assumed.assumed, assumed.expected.words, assumed.forecasts[1].events) == (True, "100 events a tick", 400)
     guessed = GOOD.replace("[sink]", '[synthesizer]\nkind = "selective"\nevents_per_tick = 7\n[sink]')
     assert of(guessed, rows=False).expected == Rate(number=7, per="tick")
+    where = '[[columns]]\nname = "at"\ntype = "place"\ncoordinates = ["x"]\nbounds = [[0, 8]]\n'
+    for said, per_tick, guess in (("events = 4000\n", 500, False), ("", 100, True)):
+        found = of(GOOD.replace("[sink]", f"{where}{said}[sink]"), rows=False)
+        assert (found.expected.number, found.expected.per, found.assumed) == (per_tick, "tick", guess)
+    assert of(GOOD.replace("[sink]", f"{where}events = 4000\n[sink]"), rows=False, expect="7/tick").expected.number == 7
 
 
 # -- the law of the noise, against independent computation -----------------------------------------------------------

@@ -121,7 +121,14 @@ def objects(file: File, base: Path, problems: Problems, before: Before) -> dict[
         "publication": file.publication,
         "status": file.status,
         "after": after,
+        "events": _guessed(file),
     }
+
+
+def _guessed(file: File) -> int | None:
+    """How many events there will be in all, if a place says so: the most."""
+    places = [section for section in file.columns if isinstance(section, PlaceSection)]
+    return max((place.events for place in places if "events" in place.model_fields_set), default=None)
 
 
 def _check_places(file: File, base: Path, problems: Problems) -> None:

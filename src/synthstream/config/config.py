@@ -48,6 +48,7 @@ class StreamConfig:
         log: a table or topic to count, in place of files.
         constraints: which combinations of values are possible.
         after: the stream that it goes on from.
+        events: a public guess of how many there will be in all, if a place has one.
         settings: the public part as TOML, for readers of the releases.
 
     Example:
@@ -80,6 +81,7 @@ class StreamConfig:
     status: StatusConfig = field(default_factory=StatusConfig)
     constraints: Known = NOTHING
     after: After[StreamConfig] | None = None
+    events: int | None = None
     settings: str = field(default="", repr=False, compare=False)
 
     @classmethod

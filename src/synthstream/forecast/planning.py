@@ -229,7 +229,8 @@ def plan(
     """Forecast a configuration, or that of a ``stream.toml``. Reads no data, spends nothing, and repeats itself.
 
     Args:
-        expect: a public guess of the rate of events, such as ``"500/day"``; left out: 100 a tick are assumed.
+        expect: a public guess of the rate of events, such as ``"500/day"``; left out: what the
+            configuration guesses (``events`` of a place over the horizon, ``events_per_tick``), or 100 a tick.
         at_ticks: after how many ticks, as in ``[10, 100]``, at most the horizon; left out: days 1, 30, 365 and 3650.
         rows: whether to simulate the published rows too; left out: where that takes less than about half a minute.
         track: hands out the pieces of that work, so that a progress bar can follow.
@@ -277,11 +278,11 @@ def plan(
         tick_bytes=100 if made.tables is None else 3 * made.cells,  # measured: 2 to 3 bytes for each compressed count
         release_seconds=made.seconds(config.schema, ticks=max(moments), events_per_tick=per_tick) if rows else None,
         expected=rate,
-        assumed=expect is None,
+        assumed=rate is _ASSUMED,
         forecasts=forecasts,
         neighbours=tuple(neighbours),
         largest_words=_largest_words(forecasts, made.bound_covers),
-        cautions=(*cautions_of(config, claim, stderr, rate, assumed=expect is None), *no_end(config, max(moments))),
+        cautions=(*cautions_of(config, claim, stderr, rate, assumed=rate is _ASSUMED), *no_end(config, max(moments))),
         notes=(*filter(None, [in_periods(config), long]), *notes_of(config, moments), *_of_the_cut(config)),
         proposal=proposed(config, ticks=middle.ticks, events=middle.events, asked=middle.asked),
     )
@@ -320,7 +321,9 @@ def _rate_of(config: StreamConfig, expect: str | Rate | None) -> Rate:
         if not isinstance(expect, str | Rate):
             raise TypeError(f'expect: must be a text such as "500/day", not {expect!r}')
         return Rate.parse(expect) if isinstance(expect, str) else expect
-    guess = config.synthesizer.events_per_tick
+    guess, horizon = config.synthesizer.events_per_tick, config.clock.horizon
+    if guess is None and config.events is not None and horizon is not None:
+        guess = config.events / horizon
     return _ASSUMED if guess is None else Rate(number=guess, per="tick")
 
 
