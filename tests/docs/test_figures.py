@@ -10,8 +10,10 @@ import pytest
 
 import synthstream
 from synthstream.kernel.counters import counter
+from synthstream.kernel.tables import Refreshed
 from synthstream.kinds import COUNTERS, Noise
 from synthstream.privacy import Budget
+from synthstream.workload import Workload
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "synthesizers" / "counters.md").read_text()
@@ -45,3 +47,32 @@ def test_the_reference_names_all_that_is_public() -> None:
     )
     assert set(synthstream.__all__) - {"SynthstreamError"} <= listed
     assert "errors" in listed  # which holds SynthstreamError
+
+
+CUSTODIAN = (ROOT / "docs" / "guides" / "custodian.md").read_text()
+HORIZONS = re.findall(
+    r"^\| (\d[\d,]*|unbounded|a successor each year) " + r"\| ([\d /]+) " * 4 + r"\|", CUSTODIAN, re.MULTILINE
+)
+AFTER = (30, 365, 3 * 365, 5 * 365)
+
+
+def six_columns(horizon: int | None) -> Refreshed:
+    workload = Workload.all_up_to(2, sizes=(6, 11, 6, 4, 5, 9))
+    return Refreshed(workload=workload, budget=Budget(epsilon=1.0, delta=1e-9, exact=True), horizon=horizon, early=2)
+
+
+@pytest.mark.parametrize("row", HORIZONS, ids=lambda row: row[0])
+def test_standard_errors_of_horizons(row: tuple[str, ...]) -> None:
+    name, *figures = row
+    yearly = name == "a successor each year"
+    horizon = 365 if yearly else None if name == "unbounded" else int(name.replace(",", ""))
+    made = six_columns(horizon)
+    for days, figure in zip(AFTER, figures, strict=True):
+        parts = -(-days // 365) if yearly else 1  # all of them whole, but where there is one alone
+        variance = parts * made.variance(min(days, horizon or days) - 1)
+        found = [float(np.sqrt(variance[made.order == k].mean())) for k in range(3)]
+        assert " / ".join(f"{error:.0f}" for error in found) == figure
+
+
+def test_every_horizon_is_in_the_table() -> None:
+    assert len(HORIZONS) == 5

@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import polars as pl
 import pytest
 import yaml
@@ -39,7 +40,7 @@ from synthstream.stream import succession
 from synthstream.stream.recovery import adopt
 from synthstream.stream.succession import planned, succeed
 from synthstream.stream.verification import verify
-from tests.support.configs import WARD, source, stream_toml
+from tests.support.configs import SINK, WARD, source, stream_toml
 from tests.support.environments import At
 from tests.support.halves import HALF, exact, half_run
 from tests.support.streams import KINDS, PERSONS, TICKS, configured, published, text_of
@@ -640,6 +641,38 @@ def test_plan_says_the_promise_of_the_whole_life_before_and_changes_nothing(tmp_
     manifest = json.loads((tmp_path / "releases/000004/manifest.json").read_text())
     assert {**planned_claim, "words": ""} == {**manifest["claim"], "words": ""}
     assert manifest["claim"]["words"].endswith(planned_claim["words"])  # stamped as simulated
+
+
+@pytest.mark.parametrize(("delta", "columns"), [(1e-9, ["ward"]), (0.0, list[str]())])
+def test_plan_says_how_far_running_counts_are_off_with_the_noise_of_all_parts(
+    tmp_path: Path, delta: float, columns: list[str]
+) -> None:
+    def part(number: int, until: str, epsilon: float) -> StreamConfig:
+        after = f'[after]\nconfig = "{number - 1}.toml"\n' if number else ""
+        text = stream_toml(WARD, SINK, after, horizon=20, until=until, epsilon=epsilon, delta=delta)
+        return written(tmp_path, text, f"{number}.toml")
+
+    def off_by(stream: Stream) -> float:
+        assert isinstance(stream.last, TableRelease)
+        return float(np.sqrt((stream.last.table(columns)["stderr"] ** 2).to_numpy().mean()))
+
+    old, errors, told = part(0, "2026-01-04", 1.0), list[float](), ""
+    for number, (until, epsilon) in enumerate([("2026-01-06", 0.5), ("2026-01-09", 2.0)], 1):
+        with Stream(old, gates=exact) as stream:
+            list(stream.run())
+            errors.append(off_by(stream))
+        new = part(number, until, epsilon)
+        (told,) = [note for note in plan(planned(old, new), at_ticks=[3]).notes if note.startswith("Running counts")]
+        old = succeed(old, new, gates=exact)
+    with Stream(old, gates=exact) as stream:
+        list(stream.run())
+        errors.append(off_by(stream))
+    assert errors == sorted(errors)
+    assert f"is off by {errors[1]:,.3g} at the cut already (standard error), and by {errors[2]:,.3g} after 3" in told
+    if not columns:
+        return
+    new = written(tmp_path, stream_toml(PAID, SINK, '[after]\nconfig = "2.toml"\n', horizon=20), "3.toml")
+    assert not any("Running counts keep" in note for note in plan(planned(old, new), at_ticks=[3]).notes)
 
 
 def test_the_commands_go_on_with_real_noise(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ import polars as pl
 
 from synthstream.config.config import StreamConfig, load
 from synthstream.errors import ConfigError
+from synthstream.forecast.parts import of_the_cut
 from synthstream.forecast.rates import Rate, moments_of, until
 from synthstream.forecast.several import in_periods
 from synthstream.forecast.warnings import Caution, cautions_of, no_end, notes_of
@@ -28,7 +29,7 @@ from synthstream.synthesizers.assembly import claim_of, synthesizer_of
 from synthstream.synthesizers.bounds import BETA
 from synthstream.synthesizers.contract import RowErrors, Synthesizer
 from synthstream.synthesizers.simulation.tables import box_variance
-from synthstream.synthesizers.succession import promise_of, waits_as_other
+from synthstream.synthesizers.succession import promise_of
 
 # Budgets to compare with: parts of the configured epsilon.
 NEIGHBOURS = (0.5, 2.0)
@@ -283,7 +284,11 @@ def plan(
         neighbours=tuple(neighbours),
         largest_words=_largest_words(forecasts, made.bound_covers),
         cautions=(*cautions_of(config, claim, stderr, rate, assumed=rate is _ASSUMED), *no_end(config, max(moments))),
-        notes=(*filter(None, [in_periods(config), long]), *notes_of(config, moments), *_of_the_cut(config)),
+        notes=(
+            *filter(None, [in_periods(config), long]),
+            *notes_of(config, moments),
+            *of_the_cut(config, forecasts[-1].ticks, forecasts[-1].stderr),
+        ),
         proposal=proposed(config, ticks=middle.ticks, events=middle.events, asked=middle.asked),
     )
 
@@ -301,18 +306,6 @@ def _of_budgets(
         Budgeted(epsilon=c.privacy.budget.epsilon, forecasts=tuple(forecasts))
         for c, forecasts in zip((config, *others), found, strict=True)
     ]
-
-
-def _of_the_cut(config: StreamConfig) -> tuple[str, ...]:
-    """What a successor's forecast is the forecast of."""
-    if config.after is None:
-        return ()
-    when = "the cut" if config.after.tick is None else f"the cut at tick {config.after.tick}"
-    return (
-        f"All errors are those of what is counted from {when} on. Running tables go on, and variances of both parts "
-        "add up; tables with a new column begin at the cut.",
-        *filter(None, [waits_as_other(config)]),
-    )
 
 
 def _rate_of(config: StreamConfig, expect: str | Rate | None) -> Rate:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
-from itertools import compress
+from itertools import compress, pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -156,6 +156,23 @@ def carried_covariance(config: StreamConfig, covariance: FloatArray) -> FloatArr
     for q, marginal in enumerate(new.marginals):
         if (before := mapping.before(marginal)) in old.place:
             found[q] = covariance[old.place[before]] * _factor(mapping, marginal)
+    return found
+
+
+def noise_before(config: StreamConfig) -> FloatArray | None:
+    """Variance of the noise that running tables of a successor have from before its cut, ``(marginals,)``.
+
+    From settings alone: for a stream without bursts, whose state was never lost. 0 for tables that were not recorded.
+    ``None`` if the cut is not known yet, or nothing is counted in tables.
+    """
+    found: FloatArray | None = None
+    for before, life in pairwise(config.lives):
+        made, cut = synthesizer_of(before), None if life.after is None else life.after.tick
+        if made.tables is None or cut is None:
+            return None
+        ticks = cut - (0 if before.after is None else before.after.tick or 0)
+        own = made.expected_variance(ticks - 1)
+        found = carried_covariance(life, own if found is None else own + found)
     return found
 
 

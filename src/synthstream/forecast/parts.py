@@ -1,0 +1,47 @@
+"""What a successor's forecast leaves out: what was counted, and drawn, before the cut."""
+
+from __future__ import annotations
+
+import math
+
+from synthstream.config.config import StreamConfig
+from synthstream.forecast.warnings import Errors
+from synthstream.synthesizers.assembly import synthesizer_of
+from synthstream.synthesizers.succession import noise_before, waits_as_other
+
+
+def of_the_cut(config: StreamConfig, ticks: int, stderr: Errors) -> tuple[str, ...]:
+    """What a successor's forecast is the forecast of; nothing for other streams.
+
+    Args:
+        ticks, stderr: the last number of ticks since the cut that is forecast, and errors after it.
+    """
+    if config.after is None:
+        return ()
+    when = "the cut" if config.after.tick is None else f"the cut at tick {config.after.tick}"
+    return (
+        f"All errors are those of what is counted from {when} on. Running tables go on, and variances of both parts "
+        "add up; tables with a new column begin at the cut.",
+        *filter(None, [_of_all_parts(config, ticks, stderr), waits_as_other(config)]),
+    )
+
+
+def _of_all_parts(config: StreamConfig, ticks: int, stderr: Errors) -> str:
+    """How far running counts are off with the noise of the parts before a cut; empty if that is not known.
+
+    Where tables are measured in epochs the number of events alone is a running count.
+    """
+    before, workload = noise_before(config), config.workload
+    if before is None or workload is None:
+        return ""
+    order = int(all(synthesizer_of(life).exact_forecast for life in config.lives))
+    goes_on = before[(workload.order == order) & (before > 0)]
+    if not goes_on.size:
+        return ""
+    what = ("the number of all events", "in a table of one column that goes on, a cell")[order]
+    carried, own = math.sqrt(float(goes_on.mean())), stderr[order]
+    return (
+        f"Running counts keep the noise of before: {what} is off by {carried:,.3g} at the cut already (standard "
+        f"error), and by {math.hypot(carried, own):,.3g} after {ticks:,} ticks more, of which {own:,.3g} are new. Each "
+        "successor adds such a part."
+    )
