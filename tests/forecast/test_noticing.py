@@ -5,8 +5,7 @@ from __future__ import annotations
 import shutil
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -14,9 +13,12 @@ import pytest
 
 import synthstream as package
 from synthstream.config.config import load
-from synthstream.forecast.noticing import Tick, _all_gaussian, chance, noticed, of_ticks
+from synthstream.forecast.noticing import Tick, _all_gaussian, chance, increments, noticed, of_ticks
 from synthstream.forecast.warnings import Caution
-from synthstream.publish.outlets import simulated
+from synthstream.publish.building import from_releases
+from synthstream.publish.outlets import as_published, parquet_sink, simulated
+from synthstream.stream.opening import seeded_gates
+from synthstream.stream.recovery import adopt
 from tests.support.command import synthstream
 from tests.support.configs import number
 from tests.support.streams import KINDS, TICKS, configured, rows
@@ -119,13 +121,45 @@ def test_a_file_that_came_late_shows_as_an_empty_tick_and_a_doubled_one(tmp_path
 
 
 def test_a_tick_is_told_of_while_it_is_new(tmp_path: Path) -> None:
-    config, newest = configured(tmp_path, "always"), SimpleNamespace(tick=59, events=lambda: (62_000.0, 8.0))
+    config, events = configured(tmp_path, "always"), (62_000.0, 8.0)
 
     def told(doubled: int) -> set[str]:
         ticks = [Tick(tick, 3000.0 if tick == doubled else 1000.0, 1.0) for tick in range(60)]
-        return {caution.about for caution in of_ticks(config, ticks, cast("Any", newest), chance, told=45)}
+        return {caution.about for caution in of_ticks(config, ticks, events, chance, told=45)}
 
     assert (told(46), told(45)) == ({"tick 46"}, set())
+
+
+@pytest.mark.parametrize("kind", ["refresh", "epochs", "points", "hypercube"])
+def test_a_segment_that_begins_is_no_empty_tick(tmp_path: Path, kind: str) -> None:
+    folder, frame = tmp_path / "stream", rows(MANY, 1)
+    config = configured(folder, kind)
+    early = pl.col("when") < START + timedelta(days=5)
+    assert released(folder, (frame.filter(early), "2026-01-06")) == ()
+    shutil.rmtree(folder / "state-simulated")
+    adopt(simulated(config), gates=seeded_gates(7), seed=7)
+    frame.filter(~early).write_parquet(folder / "rows-1.parquet")
+    for until in ("2026-01-07", "2026-01-09"):  # shortly after, and later
+        with package.open(folder / "stream.toml", simulate=7) as stream:
+            list(stream.run(until=datetime.fromisoformat(until).replace(tzinfo=UTC)))
+        assert noticed(simulated(config)) == ()
+
+
+@pytest.mark.parametrize("kind", ["always", "refresh", "epochs"])
+def test_what_a_tick_of_a_later_segment_brought_is_as_exact_as_its_counts_say(tmp_path: Path, kind: str) -> None:
+    folder, frame = tmp_path / "stream", rows(MANY, 1)
+    config = configured(folder, kind)
+    released(folder, (frame, "2026-01-04"))
+    shutil.rmtree(folder / "state-simulated")
+    adopt(simulated(config), gates=seeded_gates(7), seed=7)
+    released(folder, (frame, "2026-01-09"))
+    known: Any = as_published(simulated(config))
+    sink = parquet_sink(known.sink)
+    builder: Any = from_releases(known, sink, sink.measured, tick=TICKS - 1, secure=False)
+    found, shared = increments(builder, TICKS - 1)[5], builder.covariance(4, 5)[builder.newest.first.tables.order == 0]
+    before, now = (builder.whole(tick).events()[1] for tick in (4, 5))
+    assert found.stderr == pytest.approx(np.sqrt(before**2 + now**2 - 2 * shared.item()))
+    assert found.stderr < 0.9 * (before + now)
 
 
 def test_quiet_sundays_are_not_warned_about(tmp_path: Path) -> None:

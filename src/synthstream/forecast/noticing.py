@@ -69,7 +69,8 @@ def noticed(config: StreamConfig, *, new: int = _NEWEST) -> tuple[Caution, ...]:
             newest, law = builder.whole(last.tick), partial(chance, gaussian=_all_gaussian(builder.claim))
             ticks = increments(builder, last.tick)
             told = last.tick - max(new, _BEFORE)
-            return (*of_ticks(config, ticks, newest, law, told=told), *of_columns(config, newest, law))
+            events = events_up_to(builder, last.tick)
+            return (*of_ticks(config, ticks, events, law, told=told), *of_columns(config, newest, law))
     return ()
 
 
@@ -101,6 +102,17 @@ def chance(z: float, *, gaussian: bool = False) -> float:
     return min(1.0, math.exp(-s * z) / (1 - s * s / 2))
 
 
+def events_up_to(builder: Builder, tick: int) -> tuple[float, float] | None:
+    """How many events there are up to a tick, over all segments, and the standard error; ``None`` if that is not
+    measured. What is no table counts the events of its own segment alone.
+    """
+    found, start = builder.whole(tick).events(), builder.synthesizer(tick).start
+    if found is None or start == 0 or builder.newest.first.tables is not None:
+        return found
+    before = events_up_to(builder, start - 1)
+    return None if before is None else (before[0] + found[0], math.hypot(before[1], found[1]))
+
+
 def increments(builder: Builder, last: int) -> list[Tick]:
     """What the first tick and the newest ones brought, oldest first; empty if the number of events is not measured."""
     first = max(0, last + 1 - _NEWEST)
@@ -111,7 +123,8 @@ def increments(builder: Builder, last: int) -> list[Tick]:
         now = builder.whole(tick).events()
         if now is None or (tick and before is None):
             return []
-        past = before or (0.0, 0.0)
+        anew = builder.newest.first.tables is None and tick == builder.synthesizer(tick).start
+        past = (0.0, 0.0) if before is None or anew else before
         found.append(Tick(tick, now[0] - past[0], _of_difference(builder, tick, past[1], now[1], last)))
         before = now
     return found
@@ -119,7 +132,7 @@ def increments(builder: Builder, last: int) -> list[Tick]:
 
 def _of_difference(builder: Builder, tick: int, before: float, now: float, last: int) -> float:
     """Standard error of what a tick brought; where no covariance is known, an upper bound."""
-    tables = builder.newest.tables
+    tables = builder.newest.first.tables
     if tick == 0 or tables is None:
         return before + now
     shared = builder.covariance(tick - 1, tick, at=last)[tables.workload.place[()]]
@@ -127,14 +140,17 @@ def _of_difference(builder: Builder, tick: int, before: float, now: float, last:
     return exact if math.isfinite(exact) else before + now
 
 
-def of_ticks(config: StreamConfig, ticks: list[Tick], newest: Reading, law: Law, *, told: int) -> Iterator[Caution]:
+def of_ticks(
+    config: StreamConfig, ticks: list[Tick], events: tuple[float, float] | None, law: Law, *, told: int
+) -> Iterator[Caution]:
     """Almost all events in one tick; ticks that are nearly empty, or doubled, beside those before them.
 
     Args:
+        ticks: see :func:`increments`.
+        events: see :func:`events_up_to`.
         law: :func:`chance` of the stream's noise.
         told: the newest tick that was told of often enough.
     """
-    events = newest.events()
     # Of events that may be taken away only the net number is known: what came in a tick is not.
     if events is None or len(ticks) <= _FEWEST or config.op is not None or not events[0] > 0:
         return
@@ -145,7 +161,7 @@ def of_ticks(config: StreamConfig, ticks: list[Tick], newest: Reading, law: Law,
         yield Caution(
             "clock",
             f"{_percent(most.events, total)} of all events fell into tick {most.tick} ({_day(config, most.tick)}), one "
-            f"of {newest.tick + 1:,}. If the times of rows cannot be read, they all count in the tick that is open. "
+            f"of {ticks[-1].tick + 1:,}. If the times of rows cannot be read, they all count in the tick that is open. "
             f"{_said(p, 'if only half of them fell into it')}",
             max(p, _LEAST),
         )
