@@ -345,6 +345,8 @@ def test_a_column_with_too_many_cells() -> None:
 
 def test_a_tick_that_is_too_short() -> None:
     assert "one release differs from the next mostly by noise" in warned(GOOD, expect="2/day")["clock.every"]
+    assert "after tick 1: one release" in warned(GOOD, expect="2/day")["clock.every"]
+    assert "after tick 5: one release" in warned(GOOD, expect="2/day", at_ticks=[5, 8])["clock.every"]
     assert "clock.every" not in warned(GOOD, expect="20000/day")
     assert "clock.every" not in warned(GOOD), "nobody said how many events there are"
 

@@ -79,7 +79,7 @@ def cautions_of(
         *_dots(config),
         *(Caution(*found) for found in of_values(config)),
         *_short_hours(config),
-        *([] if assumed else _short_ticks(config, stderr[ticks[0]], rate)),
+        *([] if assumed else _short_ticks(config, ticks[0], stderr[ticks[0]], rate)),
         *_large_columns(config, ticks[-1], stderr[ticks[-1]], rate),
     )
 
@@ -237,7 +237,7 @@ def _short_hours(config: StreamConfig) -> Iterator[Caution]:
         )
 
 
-def _short_ticks(config: StreamConfig, stderr: Errors, rate: Rate) -> Iterator[Caution]:
+def _short_ticks(config: StreamConfig, ticks: int, stderr: Errors, rate: Rate) -> Iterator[Caution]:
     """A tick in which fewer events come than one count is off by."""
     orders = [k for k in stderr if k]
     events = rate.per_tick(config.clock)
@@ -245,7 +245,7 @@ def _short_ticks(config: StreamConfig, stderr: Errors, rate: Rate) -> Iterator[C
         yield Caution(
             "clock.every",
             f"A tick of {config.clock.every} brings about {events:,.3g} events, and a single count is off by "
-            f"{stderr[min(orders)]:,.3g} after the first: one release differs from the next mostly by noise. "
+            f"{stderr[min(orders)]:,.3g} after tick {ticks:,}: one release differs from the next mostly by noise. "
             "Longer ticks cost nothing and make errors a little smaller.",
         )
 
