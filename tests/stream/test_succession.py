@@ -675,6 +675,30 @@ def test_plan_says_how_far_running_counts_are_off_with_the_noise_of_all_parts(
     assert not any("Running counts keep" in note for note in plan(planned(old, new), at_ticks=[3]).notes)
 
 
+@pytest.mark.parametrize(("until", "goes_on"), [("2026-01-15", True), ("2026-01-16", False), ("2026-01-17", True)])
+def test_plan_says_when_larger_tables_begin_anew(tmp_path: Path, until: str, goes_on: bool) -> None:
+    columns = WARD + PAID
+    old = written(tmp_path, stream_toml(columns, SINK, horizon=20, until=until))
+    new = written(
+        tmp_path, stream_toml(columns, SINK, '[after]\nconfig = "stream.toml"\n', horizon=30, until=None), "new.toml"
+    )
+    with Stream(old, gates=exact) as stream:  # no rows, so no burst
+        list(stream.run())
+    told = [note for note in plan(planned(old, new), at_ticks=[3]).notes if note.startswith("Larger tables")]
+    succeed(old, new, gates=exact)
+    with Stream(new, gates=exact) as stream:
+        assert isinstance(release := stream.release(), TableRelease)
+    assert (release.table(["ward", "paid"])["since"].unique().to_list() == [0]) == goes_on
+    assert [note.partition("begin anew there. ")[2] for note in told] == (
+        []
+        if goes_on
+        else [
+            "They would go on from a cut after tick 15, at which they are measured again, or after one that brings a "
+            "burst."
+        ]
+    )
+
+
 def test_the_commands_go_on_with_real_noise(tmp_path: Path) -> None:
     run = partial(CliRunner().invoke, app)
     old, new = str(tmp_path / "stream.toml"), str(tmp_path / "new.toml")
@@ -685,6 +709,8 @@ def test_the_commands_go_on_with_real_noise(tmp_path: Path) -> None:
     written(tmp_path, NEW.partition("[after]")[0], "bare.toml")
     refused = run(["succeed", old, str(tmp_path / "bare.toml")])  # before it asks
     assert (refused.exit_code, "[after], and below it config =" in " ".join(refused.output.split())) == (2, True)
+    asked = run(["succeed", old, new])  # and nobody can answer
+    assert (asked.exit_code, "Running counts keep the noise of before" in " ".join(asked.output.split())) == (2, True)
     result = run(["succeed", old, new, "--yes"])
     assert result.exit_code == 0, result.output
     text = " ".join(result.output.split())

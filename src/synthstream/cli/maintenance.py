@@ -194,6 +194,10 @@ def succeed_command(
         if not read_again and (words := waits_as_other(successor)):
             say(words)
         if not yes:
+            say(
+                "Running counts keep the noise of before. How much, and whether larger tables go on, says: "
+                f"synthstream plan {new} --after {config}"
+            )
             sure(f"{old.name} ends, and {new} spends epsilon = {loaded.privacy.budget.epsilon:g} of its own, for good")
         found = succeed(old, loaded, read_again=read_again)
     cut = found.cuts[-1]["tick"]

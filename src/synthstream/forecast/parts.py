@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import math
+from itertools import count
+
+import numpy as np
 
 from synthstream.config.config import StreamConfig
 from synthstream.forecast.warnings import Errors
@@ -22,7 +25,7 @@ def of_the_cut(config: StreamConfig, ticks: int, stderr: Errors) -> tuple[str, .
     return (
         f"All errors are those of what is counted from {when} on. Running tables go on, and variances of both parts "
         "add up; tables with a new column begin at the cut.",
-        *filter(None, [_of_all_parts(config, ticks, stderr), waits_as_other(config)]),
+        *filter(None, [_of_all_parts(config, ticks, stderr), _of_larger_tables(config), waits_as_other(config)]),
     )
 
 
@@ -44,4 +47,21 @@ def _of_all_parts(config: StreamConfig, ticks: int, stderr: Errors) -> str:
         f"Running counts keep the noise of before: {what} is off by {carried:,.3g} at the cut already (standard "
         f"error), and by {math.hypot(carried, own):,.3g} after {ticks:,} ticks more, of which {own:,.3g} are new. Each "
         "successor adds such a part."
+    )
+
+
+def _of_larger_tables(config: StreamConfig) -> str:
+    """Whether larger tables begin anew at a cut, and when they would not; empty if they go on, or it is not known."""
+    before, after = noise_before(config), config.after
+    if before is None or config.workload is None or after is None or after.tick is None:
+        return ""
+    begun = 0 if after.config.after is None else after.config.after.tick or 0
+    made, last = synthesizer_of(after.config), after.tick - begun - 1
+    if (at := made.refreshed(last)) == last or not np.any(before[config.workload.order > 1] > 0):
+        return ""
+    later = next(tick for tick in count(last + 1) if made.refreshed(tick) == tick)
+    return (
+        f"Larger tables were measured last with tick {begun + at:,}, and tick {begun + last:,} is the last before the "
+        f"cut: measured counts of them begin anew there. They would go on from a cut after tick {begun + later:,}, at "
+        "which they are measured again, or after one that brings a burst."
     )

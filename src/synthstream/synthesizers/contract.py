@@ -264,6 +264,10 @@ class Synthesizer(ABC, Generic[R, M]):
         """
         raise TypeError(f"a {type(self).__name__} measures no tables")
 
+    def refreshed(self, tick: int) -> int:
+        """The last tick up to this one with which all tables that go on were measured, if none came early."""
+        return tick
+
     def covariance(self, s: int, t: int, history: History[R]) -> FloatArray:
         """Covariance of the noise in sums of all that was measured up to two ticks of its segment, ``(marginals,)``.
 

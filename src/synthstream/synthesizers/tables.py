@@ -166,6 +166,10 @@ class AtRefreshes(Running):
             came = Refreshes(tuple(released[1:begin].tolist()))
         return self.mechanism.known(tick, *unpack_tables(released[begin:], resolution=self.mechanism.resolution), came)
 
+    @override
+    def refreshed(self, tick: int) -> int:
+        return self.mechanism.times.last(tick)[0]
+
     def came(self, measured: Measured) -> Refreshes:
         """Refreshes up to the tick at whose end something was measured."""
         known = measured.refreshed
