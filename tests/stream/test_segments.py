@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections import Counter
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -15,15 +16,18 @@ from typer.testing import CliRunner
 
 from synthstream import Stream, StreamConfig
 from synthstream.cli.app import app
+from synthstream.config.config import load
 from synthstream.config.sinks import DeltaMirror
 from synthstream.errors import RecoveryRefused, StateError, StateLocked, StateMismatch, StateRolledBack
 from synthstream.fit.cloud import Cloud
 from synthstream.partition import Partition
+from synthstream.publish.folder import ParquetSink
 from synthstream.release.points import PointRelease
 from synthstream.release.release import Release, TableRelease
 from synthstream.stream.backups import backup
 from synthstream.stream.recovery import adopt, republish
 from synthstream.stream.verification import verify
+from tests.support.configs import SINK, WARD, number, stream_toml
 from tests.support.halves import HALF, exact, half_run
 from tests.support.streams import KINDS, TICKS, configured, published, rows
 
@@ -358,3 +362,18 @@ def test_a_backup_one_folder_too_deep_is_named_and_not_put_aside(tmp_path: Path)
     with pytest.raises(RecoveryRefused, match="Move it, so that"):
         adopt(config)
     assert (config.state / "private/store.db").exists()
+
+
+def test_a_long_stream_is_adopted_without_reading_each_release_many_times(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = stream_toml(WARD, number("x", "bins = 4", high=10), SINK, horizon=40, until="2026-02-01")
+    (tmp_path / "stream.toml").write_text(text)
+    config = load(tmp_path / "stream.toml")
+    with Stream(config, gates=exact) as stream:
+        ticks = len(list(stream.run()))
+    shutil.rmtree(config.state)
+    read, measured = Counter[int](), ParquetSink.measured
+    monkeypatch.setattr(ParquetSink, "measured", lambda sink, tick: (read.update([tick]), measured(sink, tick))[1])
+    assert adopt(config, gates=exact).start == ticks == 31
+    assert read.total() / ticks < 6

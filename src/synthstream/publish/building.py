@@ -27,8 +27,8 @@ from synthstream.synthesizers.segments import Resumed, Segment, whole
 from synthstream.synthesizers.succession import carried_covariance, carried_model, carried_reading, promise_of
 from synthstream.workload import FloatArray, Workload
 
-# So many measurements are kept: of a tick, of the one before, and of what both are made with.
-_KEPT = 4
+# So many measurements are kept: of a tick, of the one before, and of what both are made with, two refreshes each.
+_KEPT = 6
 # And those of the ends of so many epochs, each of which has noise of its own: 1.5^64 ticks.
 _EPOCHS = 64
 

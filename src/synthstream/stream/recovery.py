@@ -259,7 +259,7 @@ def _write(
         raise RecoveryRefused(
             "A stream with real noise cannot go on from releases with simulated noise, nor the reverse."
         )
-    builder = builder_of(config, sink, secure=secure)
+    builder = builder_of(config, sink, secure=secure).once()
     for _, (model, _, _) in zip(progress(range(last + 1)), builder.again(last + 1), strict=True):  # noqa: B007
         pass  # each starts from the one before; the newest is what the segment goes on from
     starts, start = sink.segments(last), last + 1

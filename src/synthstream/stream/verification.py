@@ -270,7 +270,7 @@ def _rebuilt(config: StreamConfig, sink: ParquetSink, releases: int, progress: P
     findings: list[Fault] = []
     rows = "total" if config.sink is None else config.sink.rows
     secure = releases == 0 or "warning" not in sink.manifest(0)
-    again = builder_of(config, sink, secure=secure).again(releases)
+    again = builder_of(config, sink, secure=secure).once().again(releases)
     with tempfile.TemporaryDirectory() as folder:
         copy = ParquetSink(Path(folder), rows=rows, keep=1)
         for tick, (_, release, _) in zip(progress(range(releases)), again, strict=True):
