@@ -598,6 +598,8 @@ def test_persons_pay_the_sum_and_rows_that_wait_go_on(tmp_path: Path, monkeypatc
     new = written(tmp_path, text, "new.toml")
     promised = plan(planned(old, new), rows=False)
     assert promised.promise["epsilon"] == 3.0
+    asked = CliRunner().invoke(app, ["succeed", str(tmp_path / "stream.toml"), str(tmp_path / "new.toml")])
+    assert "satisfy (3, 2e-09)-differential privacy" in " ".join(asked.output.split())  # before anybody says yes
     assert "It is the sum of its parts, (2, 1e-09) from tick 0 on, (1, 1e-09) from tick 4 on" in promised.words
     config = succeed(old, new, gates=exact)
     with Stream(new, gates=exact) as stream:

@@ -194,6 +194,7 @@ def succeed_command(
         if not read_again and (words := waits_as_other(successor)):
             say(words)
         if not yes:
+            say(promise_of(successor).facts["words"])
             say(
                 "Running counts keep the noise of before. How much, and whether larger tables go on, says: "
                 f"synthstream plan {new} --after {config}"
