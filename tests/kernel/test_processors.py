@@ -54,7 +54,7 @@ DIGESTS = {
     "participation 500": "02580585a5b5fb0f",
     "Points None": "955fd4d4dc2e82b8",
     "Marginals None": "13ea7af161518fb9",
-    "Refreshed None": "500e24e797f67268",
+    "Refreshed None": "316135f26c0ed19d",
     "Selective None": "69c317023a074275",
 }
 

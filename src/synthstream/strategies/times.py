@@ -105,8 +105,9 @@ class EpochTimes:
 # to their number so far, if this many tables or fewer are larger: the noise of many hides what they have in common, and
 # late exactness cannot bring that back.
 _FEW = 100
-# A stream without end is served by so many refreshes, and begins anew with so many.
-_ENDLESS = 64
+# A stream without end is served by so many refreshes, and begins anew with so many. The variance of the last of them
+# would count so much beside the first one's: few streams live to see it.
+_ENDLESS, _SELDOM = 96, 0.3
 # The variance of a refresh counts at least so much, beside the one that counts most: the first ones
 # of a long horizon serve few ticks, and next to nothing is lost later.
 _LEAST = 0.01
@@ -196,13 +197,13 @@ class RefreshTimes:
         return Refreshes((*done.ticks, tick)) if comes else done
 
     def weights(self, larger: int) -> tuple[float, ...]:
-        """How much the variance of each refresh counts; without a horizon all of them count the same.
+        """How much the variance of each refresh counts; without a horizon the less the later it comes.
 
         Args:
             larger: how many larger tables share the budget; 0 for tables of one column.
         """
         if self.horizon is None:
-            return (1.0,) * _ENDLESS
+            return tuple(1 - (1 - _SELDOM) * number / _ENDLESS for number in range(_ENDLESS))
         late = min(1.0, _FEW / larger) if larger else 0.0
         ages = pairwise([*self.ages, self.horizon + 1])
         found = [(end - begin) * float(begin) ** late for begin, end in ages]
