@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 from synthstream.config.config import StreamConfig
-from synthstream.config.places import weights_of, words_of
+from synthstream.config.places import weights_in_epochs, weights_of, words_of
 from synthstream.errors import ConfigError
 from synthstream.schema.places import View
 from synthstream.strategies.shares import at_refreshes, by_size
@@ -146,6 +146,22 @@ def test_grids_get_a_part_of_the_budget_and_no_more_is_spent(measure: str) -> No
     without = read(KIND, number("age", "bins = 4"))
     assert without.workload is not None
     assert weights_of(without.schema, without.workload) is None
+
+
+def test_in_epochs_fine_grids_leave_a_quarter_of_their_part_to_other_columns() -> None:
+    for finest, part in ((1, None), (5, 0.75)):
+        config = read(KIND, place(f"views = [1]\ndepth = {finest}"), delta=0)
+        assert config.workload is not None
+        engine = synthesizer_of(config)
+        assert claim_of(config, engine.mechanism).fits(config.privacy.budget)
+        singles = config.workload.order == 1
+        for picks, each in engine.mechanism.shares.items():  # type: ignore[attr-defined]
+            shares, roots = each.tables[singles], np.sqrt(config.workload.lengths[singles])
+            grids = 1 - shares[0] / shares.sum()
+            assert grids == pytest.approx(part or 1 - roots[0] / roots.sum()), picks
+    flags = read(*FLAGS, place("views = [1]\ndepth = 2"), delta=0)
+    assert flags.workload is not None
+    assert weights_in_epochs(flags.schema, flags.workload) is None
 
 
 def test_tables_of_grids_do_without_what_large_tables_get_for_their_cells(monkeypatch: pytest.MonkeyPatch) -> None:

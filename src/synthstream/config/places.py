@@ -37,6 +37,9 @@ _ALONE, _CROSSED = 0.07, 0.25
 # What all grids alone get of the part of tables of one column.
 _SINGLES = 0.6
 _POWER = 1 / 3
+# Where tables are measured once an epoch grids get so much of that part at most: the root of their cells gives more to
+# many fine ones, and each of a few coarse categories is told by its own table alone.
+_SINGLES_IN_EPOCHS = 0.75
 # Larger tables with a column of the focus have so many times the share of others: half of their noise.
 _FOCUS = 4.0
 # A grid is fine enough when an even spread of the events would give each cell so many standard errors; one that others
@@ -365,3 +368,14 @@ def weights_of(
             share = (wanted * weights)[theirs]
             weights[theirs] = whole * share / share.sum() / key[theirs]
     return tuple(weights.tolist())
+
+
+def weights_in_epochs(schema: Schema, workload: Workload) -> tuple[float, ...] | None:
+    """The same of tables of one column, where tables are measured once an epoch: see ``_SINGLES_IN_EPOCHS``."""
+    single, roots = workload.order == 1, np.sqrt(workload.lengths)
+    held = np.array([any(isinstance(schema.columns[c], View) for c in marginal) for marginal in workload.marginals])
+    theirs, ours = roots[single & held].sum(), roots[single & ~held].sum()
+    most = ours * _SINGLES_IN_EPOCHS / (1 - _SINGLES_IN_EPOCHS)
+    if not ours or theirs <= most:
+        return None
+    return tuple(np.where(held, most / theirs, 1.0).tolist())

@@ -60,6 +60,7 @@ class Epochs(TableMechanism):
         picks: larger tables to measure in an epoch; from their number on all are measured, and none is chosen. Left
             out: as many as gain the most.
         growth: how much older the stream is at the end of an epoch than at its beginning; above 1.
+        weights: see :func:`synthstream.strategies.shares.in_epochs`.
 
     Raises:
         ValueError: an argument is out of range, or the budget is too small.
@@ -79,6 +80,7 @@ class Epochs(TableMechanism):
 
     picks: int | None = None
     growth: float = 1.5
+    weights: tuple[float, ...] | None = None
 
     def __post_init__(self) -> None:
         if () not in self.workload.marginals:
@@ -109,7 +111,7 @@ class Epochs(TableMechanism):
     @cached_property
     def shares(self) -> dict[int, EpochShares]:
         """Shares of the budget, by the number of larger tables in an epoch."""
-        return in_epochs(self.workload, running=1 + self.counts_rows, picks=self.picks)
+        return in_epochs(self.workload, running=1 + self.counts_rows, picks=self.picks, weights=self.weights)
 
     @property
     def open_to(self) -> tuple[int, ...]:

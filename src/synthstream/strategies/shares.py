@@ -121,7 +121,9 @@ class EpochShares(NamedTuple):
     tables: FloatArray
 
 
-def in_epochs(workload: Workload, *, running: int, picks: int | None) -> dict[int, EpochShares]:
+def in_epochs(
+    workload: Workload, *, running: int, picks: int | None, weights: Sequence[float] | None = None
+) -> dict[int, EpochShares]:
     """Shares by the number of larger tables in an epoch, which increases; all that is drawn adds up to 1.
 
     It is one number, at most, if ``picks`` says it.
@@ -129,13 +131,15 @@ def in_epochs(workload: Workload, *, running: int, picks: int | None) -> dict[in
     Args:
         running: counts at every tick.
         picks: larger tables in an epoch; ``None`` if that is left open.
+        weights: of tables of one column, beside the root of their cells; left out: all the same.
     """
     larger = int(np.sum(workload.order == 2))
     numbers = sorted({min(number, larger) for number in ((picks,) if picks else _NUMBERS)})
-    return {number: _in_an_epoch(workload, running, number, several=not picks) for number in numbers}
+    roots = np.where(workload.order == 1, np.sqrt(workload.lengths) * _all(workload, weights), 0.0)
+    return {number: _in_an_epoch(workload, running, number, roots, several=not picks) for number in numbers}
 
 
-def _in_an_epoch(workload: Workload, running: int, larger: int, *, several: bool) -> EpochShares:
+def _in_an_epoch(workload: Workload, running: int, larger: int, roots: FloatArray, *, several: bool) -> EpochShares:
     """Shares for so many larger tables. They are chosen unless they are all.
 
     Where there may be several numbers, fewer tables than usual have less for all of them together, but more for each,
@@ -154,7 +158,6 @@ def _in_an_epoch(workload: Workload, running: int, larger: int, *, several: bool
     if not choices:
         parts[2:] = 0.0, parts[3] + (parts[2] if several else 0.0)
     parts /= parts.sum()
-    roots = np.where(order == 1, np.sqrt(workload.lengths), 0.0)
     tables = np.where(order == 1, parts[1] * roots / max(roots.sum(), 1.0), 0.0)
     tables = np.where(order == 2, parts[3] / max(larger, 1), tables)
     return EpochShares(float(parts[0]) / running, float(parts[2]), tables)

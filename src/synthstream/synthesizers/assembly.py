@@ -9,7 +9,7 @@ from functools import cache
 from typing import Any
 
 from synthstream.config.config import StreamConfig
-from synthstream.config.places import weights_of
+from synthstream.config.places import weights_in_epochs, weights_of
 from synthstream.config.synthesis import MOST_ROWS, SynthesizerConfig
 from synthstream.constraints import Group
 from synthstream.errors import ConfigError
@@ -142,7 +142,9 @@ def _of_tables(config: StreamConfig, budget: Budget) -> Synthesizer:
         unit=Unit(signed=config.op is not None),
         neighbours=config.privacy.neighbours,
         groups=config.constraints.groups,
-        weights=weights_of(config.schema, config.workload, config.synthesizer.focus or (), sizes),
+        weights=weights_in_epochs(config.schema, config.workload)
+        if config.measures == "epochs"
+        else weights_of(config.schema, config.workload, config.synthesizer.focus or (), sizes),
     )
 
 
@@ -204,7 +206,7 @@ def synthesizer_for(
     """The mechanism and the fit for a workload. Raises ``ValueError`` if they do not fit together.
 
     Args:
-        weights: of the tables of kind ``table``, unless they are measured once an epoch: see :class:`Refreshed`.
+        weights: of the tables of kind ``table``: see :class:`Refreshed` and :class:`Epochs`.
     """
     if groups and settings.kind != "table":
         raise ValueError('[[constraints]] need kind = "table"')
@@ -220,7 +222,7 @@ def synthesizer_for(
         if how == "refresh":
             refreshed = Refreshed(**common, weights=weights, growth=settings.refresh_growth, early=_EARLY)
             return AtRefreshes(mechanism=refreshed, how=rows)
-        epochs = Epochs(**common, picks=settings.picks, growth=settings.growth)
+        epochs = Epochs(**common, picks=settings.picks, growth=settings.growth, weights=weights)
         return InEpochs(mechanism=epochs, how=rows)
     if settings.fit == "mw":
         domain(workload.sizes)  # refuses what is too large
