@@ -35,7 +35,7 @@ def config(**how: object) -> StreamConfig:
     return StreamConfig.from_toml(text(**how))  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(("expect", "near"), [("20/day", 0), ("400/day", 3), ("100000/day", None)])
+@pytest.mark.parametrize(("expect", "near"), [("20/day", 0), ("400/day", 4), ("100000/day", None)])
 def test_as_many_pairs_as_rise_above_the_noise(expect: str, near: int | None) -> None:
     found = plan(config(), expect=expect, rows=False).proposal
     if near is None:
@@ -93,9 +93,9 @@ def test_near_is_the_total_each_column_pairs_so_far_apart_and_those_listed() -> 
 def test_a_proposal_is_printed_and_stands_on_the_page(capsys: pytest.CaptureFixture[str]) -> None:
     found = plan(config(), expect="400/day", rows=False)
     _print_rest(console(), found)
-    assert "\n\n[synthesizer]\nnear = 3\n" in capsys.readouterr().out
-    assert "<pre><code>[synthesizer]\nnear = 3\n" in plan_page(found)
-    assert found.facts()["proposal"]["near"] == 3
+    assert "\n\n[synthesizer]\nnear = 4\n" in capsys.readouterr().out
+    assert "<pre><code>[synthesizer]\nnear = 4\n" in plan_page(found)
+    assert found.facts()["proposal"]["near"] == 4
     assert (
         "fall where related columns stand side by side, and rise where they do not"
         in found.facts()["proposal"]["words"]

@@ -56,7 +56,7 @@ def test_the_least_variance_is_that_of_a_draw_and_only_gaussian_noise_has_one(ki
         assert facts["least_variance"] <= claim.least <= least
         # Of points the draw with the least noise comes later than these ticks. Of refreshes it is taken to have the
         # multiplier of one counter and the sensitivity of the other: these differ by how their matrices are rounded.
-        late, near = kind == "points-zcdp", 10**4 if kind == "refresh" else 10**9
+        late, near = kind == "points-zcdp", 10**4 if kind in ("refresh", "places") else 10**9
         assert late or least < claim.least * Fraction(near + 1, near), "and no smaller than it is"
         assert claim.fits(config.privacy.budget)
         assert not replace(claim, least=None).fits(config.privacy.budget)

@@ -40,7 +40,7 @@ ROOT = Path(__file__).parents[2]
 DIGESTS = {
     "Points 20": "c22d690f3ea61a8e",
     "Marginals 20": "533b103058b0ec49",
-    "Refreshed 20": "f695246ec9737bb5",
+    "Refreshed 20": "85d4872f958ed28a",
     "Selective 20": "1e1b37e9025dab01",
     "Points of a person 1e-07": "70d54316a355c7b9",
     "Selective 1e-07": "8338fc46673b9102",
@@ -49,7 +49,7 @@ DIGESTS = {
     "participation 20": "8e00263a17ab3b69",
     "Points 500": "3b5eb5476201d385",
     "Marginals 500": "6ebc74aac9f4e256",
-    "Refreshed 500": "35dd755e1aa5221a",
+    "Refreshed 500": "9bc66fde343fbbaa",
     "Selective 500": "a1e883be9a127af2",
     "participation 500": "02580585a5b5fb0f",
     "Points None": "955fd4d4dc2e82b8",
