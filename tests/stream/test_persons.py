@@ -31,7 +31,9 @@ from synthstream.errors import BatchConflict, ConfigError, SchemaError, StateCor
 from synthstream.forecast.planning import plan
 from synthstream.ingest.counting import encode
 from synthstream.kernel.gate import Gate
+from synthstream.publish.outlets import simulated
 from synthstream.report.public import public_page
+from synthstream.stream import opening
 from synthstream.stream.succession import succeed
 from synthstream.stream.verification import verify
 from synthstream.synthesizers.assembly import claim_of, group_factor, synthesizer_of
@@ -523,6 +525,26 @@ class Mortal(Env):
         if left == 0:
             raise Killed
         return result
+
+
+def test_no_real_run_begins_with_the_secret_of_a_simulation_that_ended_early(tmp_path: Path) -> None:
+    refused = list[bool]()
+    for last in range(9):
+        config = configured(tmp_path / str(last), with_unit("max_events = 1"))
+        with contextlib.suppress(Killed):
+            Stream(config, simulate=7, env=Mortal(last, before=True)).close()
+        simulation = opening.store_of(simulated(configured(tmp_path / "other")), Env(), simulate=7)
+        simulation.close()
+        try:
+            with Stream(simulated(config)) as stream:
+                assert stream._store.secret != simulation.secret
+            refused.append(False)
+        except StateMismatch:
+            refused.append(True)
+    assert refused == sorted(refused)
+    assert len(set(refused)) == 2
+    with pytest.raises(StateMismatch, match="another seed"):
+        Stream(configured(tmp_path / "6", with_unit("max_events = 1")), simulate=8)
 
 
 # Quick: test_seen_once kills an adoption anywhere, test_disks a stream of events.

@@ -116,19 +116,19 @@ class Store:
         except OSError as error:
             raise failed(self.folder, error) from error
 
-    def new_secret(self) -> bytes:
-        """What keys hashes from now on: of persons, of files, of batches."""
-        return secrets.token_bytes(32)
+    def new_facts(self) -> tuple[bytes, dict[str, str]]:
+        """Of a new store: what keys hashes from now on, of persons, of files, of batches; and settings beside it."""
+        return secrets.token_bytes(32), {}
 
     def _fill(self, key: bytes | None, db: Database) -> None:
         """What a new store says of itself."""
-        self._db, store, self.secret = db, secrets.token_hex(16), self.new_secret()
+        self._db, store, (self.secret, facts) = db, secrets.token_hex(16), self.new_facts()
         self._private: Seal = Plain(store) if key is None else Cipher(key, store)
         self._rows = RowSums(db, self._private, self.secret)
-        self.put_meta("id", store)
-        self.put_meta("encryption", self._private.name)
-        self.put_meta("key check", self._private.check if isinstance(self._private, Cipher) else "")
-        self.put_meta("secret", self.seal(self.secret, "meta secret").hex())
+        facts |= {"id": store, "encryption": self._private.name}
+        facts |= {"key check": self._private.check if isinstance(self._private, Cipher) else ""}
+        for name, value in (facts | {"secret": self.seal(self.secret, "meta secret").hex()}).items():
+            self.put_meta(name, value)
         self._rows.finish()
 
     def _unseal(self, key: bytes | None) -> None:

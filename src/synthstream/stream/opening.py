@@ -87,13 +87,15 @@ def key_of(config: StreamConfig) -> bytes | None:
 
 def store_of(config: StreamConfig, env: Env, *, simulate: int | None) -> Store:
     """The state of a stream. If it is new and simulated, its secret follows from the seed, and which rows of persons
-    count with it: it hides nothing that noise does not tell, but for a key that encrypts it.
+    count with it: it hides nothing that noise does not tell, but for a key that encrypts it. It says so from its first
+    commit on, so that no real run ever begins with that secret.
     """
     key = key_of(config)
 
     class Simulated(Store):
-        def new_secret(self) -> bytes:
-            return hashlib.blake2b(f"simulation {simulate}".encode(), digest_size=32, key=key or b"").digest()
+        def new_facts(self) -> tuple[bytes, dict[str, str]]:
+            secret = hashlib.blake2b(f"simulation {simulate}".encode(), digest_size=32, key=key or b"").digest()
+            return secret, {"secure": "False", "seed": str(simulate)}
 
     return (Store if simulate is None else Simulated)(config.state, key=key, env=env)
 
@@ -297,8 +299,14 @@ def refuse_other_settings(config: StreamConfig, store: Store, identity: Mapping[
             f"{config.state} belongs to a stream with other settings: {'; '.join(changed)}. A running stream "
             f"keeps its privacy, clock, schema and synthesizer. Undo the change. {_instead(changed)}"
         )
+    refuse_another_run(config, store, identity, begun=True)
+
+
+def refuse_another_run(config: StreamConfig, store: Store, identity: Mapping[str, str], *, begun: bool) -> None:
+    """Raise ``StateMismatch`` if a state is of another kind of run. One in which nothing has begun may not say yet."""
     for key, value in identity.items():
-        if key != "config" and store.meta(key) != value:
+        known = store.meta(key)
+        if key != "config" and known != value and (begun or known is not None):
             raise StateMismatch(
                 f"{config.state} was made by another kind of run: {_KINDS_OF_RUN[key]}. Nothing was changed; no noise "
                 "was drawn."

@@ -123,6 +123,7 @@ class Stream:
 
     def _open(self, identity: Mapping[str, str]) -> None:
         if self._store.meta("config") is None:
+            opening.refuse_another_run(self.config, self._store, identity, begun=False)
             self._sink.clear()
             opening.begin(self.config, self._store, identity)
         else:
