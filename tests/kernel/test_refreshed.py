@@ -232,12 +232,35 @@ def test_noise_after_a_burst_is_as_stated() -> None:
 
 @pytest.mark.parametrize("horizon", [9, None])
 def test_counts_go_on_over_every_refresh_of_a_long_stream(horizon: int | None) -> None:
-    m = mechanism(horizon=horizon and 100, growth=1.02)
-    for tick, measured in enumerate(run(m, [at(1)] * 100, ExactGate())):
+    ticks = 100 if horizon else 180
+    m = mechanism(horizon=horizon and ticks, growth=1.02)
+    for tick, measured in enumerate(run(m, [at(1)] * ticks, ExactGate())):
         assert measured.values[0] == pytest.approx(tick + 1, abs=2 * m.resolution)
         if m.times.comes(tick):
             assert measured.values[-6:] == pytest.approx(at(1)[-6:] * (tick + 1), abs=2 * m.resolution)
-    assert horizon or sum(m.times.comes(t) for t in range(100)) > 64  # it has begun anew
+    assert horizon or sum(m.times.comes(t) for t in range(ticks)) > len(m.larger.weights)  # it has begun anew
+
+
+@WAYS
+@pytest.mark.parametrize("early", [0, 2])
+def test_without_end_an_event_is_paid_for_in_one_block_of_refreshes(
+    monkeypatch: pytest.MonkeyPatch, neighbours: Neighbours, unit: Unit, squared: int, early: int
+) -> None:
+    """Wherever it lies beside the refreshes at which the counters begin anew: no path costs more than the claim."""
+    monkeypatch.setattr("synthstream.strategies.times._ENDLESS", 3)
+    m, worst = mechanism(horizon=None, neighbours=neighbours, unit=unit, growth=1.3, early=early), Fraction(0)
+    stream = [at(t % 6) + BURST * (3**t if t in {6, 8, 12} else 0) for t in range(16)]
+    tracing = TracingGate(SeededGate(1))
+    releases = run(m, stream, tracing)
+    begun = [0, 1, 2, 3, 5, 6, 8, 12] if early else [0, 1, 2, 3, 5, 7, 10, 14]  # anew with the fourth and the seventh
+    assert shown(releases) == begun
+    for tick in range(16):
+        change = at(5) if neighbours == "add-remove" else at(5) - at(tick % 6)
+        change = change - at(tick % 6) - at(5) if (neighbours, unit) == ("replace-one", SIGNED) else change
+        replaying = ReplayingGate(tracing.trace)
+        run(m, [*stream[:tick], stream[tick] + change, *stream[tick + 1 :]], replaying)
+        worst = max(worst, path_cost(tracing.trace, replaying.trace)[0])
+    assert float(m.claim().rho) * 0.5 < worst <= m.claim().rho
 
 
 class _OneDraw(ExactGate):
