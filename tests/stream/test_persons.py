@@ -345,8 +345,9 @@ def test_a_stream_that_began_with_all_at_every_tick_does_not_go_on_at_refreshes(
         ("kernel.tables.Refreshed.resolution", 1.0, 2.0),
     ],
 )
+@pytest.mark.parametrize("since", [0, 2], ids=["at once", "ticks later"])
 def test_a_life_before_a_cut_is_never_read_as_another_mechanism_would(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str, then: float, now: float
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str, then: float, now: float, since: int
 ) -> None:
     text = with_unit("max_events = 5, max_per_tick = 1").replace("[source]", "[synthesizer]\ngrowth = 1.5\n[source]")
     (tmp_path / "old.toml").write_text(text)
@@ -357,7 +358,9 @@ def test_a_life_before_a_cut_is_never_read_as_another_mechanism_would(
         with Stream(old, gates=exact) as stream:
             stream.release()
         config = succeed(old, configured(tmp_path, f'{new}[after]\nconfig = "old.toml"\n'), gates=exact)
-        Stream(config, gates=exact).close()
+        with Stream(config, gates=exact) as stream:
+            for _ in range(since):
+                stream.release()
     monkeypatch.setattr(f"synthstream.{what}", now)
     with pytest.raises(StateError, match="other coefficients"):
         Stream(config, gates=exact)
@@ -488,20 +491,25 @@ def test_a_person_with_aligned_noise_cannot_be_seen(tmp_path: Path, text: str, m
     assert one == observe(tmp_path / "two", pl.concat([base, person]), aligned.replay)
 
 
-def test_a_simulated_run_counts_the_same_rows_each_time(tmp_path: Path) -> None:
-    """And no other run has a secret that follows from anything."""
+@pytest.mark.parametrize("seed", [0, 7])
+def test_a_simulated_run_counts_the_same_rows_each_time(tmp_path: Path, seed: int) -> None:
+    """And no other run has a secret that follows from anything, nor one with a key from the seed alone."""
 
-    def secret(name: str, seen: list[Any], **how: Any) -> bytes:
-        with Stream(configured(tmp_path / name, with_unit("max_events = 1")), **how) as stream:
+    def secret(name: str, seen: list[Any], more: str = "", **how: Any) -> bytes:
+        with Stream(configured(tmp_path / name, with_unit("max_events = 1") + more), **how) as stream:
             stream.update(rows([1] * 90, [f"p{i % 9}" for i in range(90)], ward=[*"ABC"] * 30))
             seen.append(stream.release().tables.to_dict(as_series=False))
             return stream._store.secret
 
     seen: list[Any] = []
-    assert secret("a", seen, simulate=7) == secret("b", seen, simulate=7)
+    assert (one := secret("a", seen, simulate=seed)) == secret("b", seen, simulate=seed)
     assert seen[0] == seen[1]
-    others = [secret("c", seen, simulate=8), *(secret(name, seen, gates=seeded, seed=7) for name in "de")]
-    assert len({secret("f", seen), secret("g", seen), *others}) == 5
+    others = [secret("c", seen, simulate=8), *(secret(name, seen, gates=seeded, seed=seed) for name in "de")]
+    for name in ("key", "other"):
+        (tmp_path / name).touch(0o600)
+        (tmp_path / name).write_text(name[:1].encode().hex() * 32)
+        others.append(secret(f"with {name}", seen, f'[encryption]\nkey_file = "../{name}"\n', simulate=seed))
+    assert len({one, secret("f", seen), secret("g", seen), *others}) == 8
 
 
 # -- restarts -------------------------------------------------------------------------------------------------------
