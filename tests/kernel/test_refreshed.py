@@ -79,6 +79,11 @@ def test_the_claim_is_the_formula_of_the_theorem_and_spends_the_budget(
     assert float(m.claim().rho / ZCDP.rho) > 1 - 1e-9
 
 
+def test_without_larger_tables_there_is_nothing_to_share_by_size() -> None:
+    """What is refused then is refused in words alone, without warnings of a library."""
+    assert by_size(Workload.all_up_to(1, sizes=(2, 3))).tolist() == [1.0, 1.0, 1.0]
+
+
 def test_large_tables_get_more_and_others_lose_little() -> None:
     """Of tables beyond the mean number of cells, the more the larger they are."""
     workload = Workload.all_up_to(2, sizes=(2, 2, 2, 3, 20, 40))

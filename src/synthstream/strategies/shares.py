@@ -102,6 +102,8 @@ def by_size(workload: Workload) -> FloatArray:
         [1.0, 1.0, 1.0, 1.0, 1.0, 1.075, 1.075]
     """
     larger = workload.order == 2
+    if not np.any(larger):  # it is refused where it would be measured at refreshes
+        return np.ones(larger.size)
     more = np.maximum(workload.lengths / workload.lengths[larger].mean(), 1.0) ** _LARGE - 1
     more *= min(1.0, _MOST / max(float(more[larger].mean()), _MOST))
     return np.where(larger, np.round(1 + more, 6), 1.0)  # rounded: see at_refreshes
