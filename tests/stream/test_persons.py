@@ -345,7 +345,7 @@ def test_a_stream_that_began_with_all_at_every_tick_does_not_go_on_at_refreshes(
         ("kernel.tables.Refreshed.resolution", 1.0, 2.0),
     ],
 )
-@pytest.mark.parametrize("since", [0, 2], ids=["at once", "ticks later"])
+@pytest.mark.parametrize("since", [0, 2, 1], ids=["at once", "ticks later", "after another cut"])
 def test_a_life_before_a_cut_is_never_read_as_another_mechanism_would(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str, then: float, now: float, since: int
 ) -> None:
@@ -353,13 +353,19 @@ def test_a_life_before_a_cut_is_never_read_as_another_mechanism_would(
     (tmp_path / "old.toml").write_text(text)
     old = load(tmp_path / "old.toml")
     new = text.replace("growth = 1.5", 'measure = "always"').replace("epsilon = 1.0", "epsilon = 2.0")
+    (tmp_path / "new.toml").write_text(new := f'{new}[after]\nconfig = "old.toml"\n')
+    third = new.replace("epsilon = 2.0", "epsilon = 3.0").replace("old.toml", "new.toml")
     with monkeypatch.context() as patch:
         patch.setattr(f"synthstream.{what}", then)
         with Stream(old, gates=exact) as stream:
             stream.release()
-        config = succeed(old, configured(tmp_path, f'{new}[after]\nconfig = "old.toml"\n'), gates=exact)
+        config = succeed(old, load(tmp_path / "new.toml"), gates=exact)
         with Stream(config, gates=exact) as stream:
             for _ in range(since):
+                stream.release()
+        if since == 1:
+            config = succeed(config, configured(tmp_path, third), gates=exact)
+            with Stream(config, gates=exact) as stream:
                 stream.release()
     monkeypatch.setattr(f"synthstream.{what}", now)
     with pytest.raises(StateError, match="other coefficients"):
@@ -700,8 +706,9 @@ def test_who_has_counted_cannot_be_lost_unnoticed(tmp_path: Path, change: str) -
 
 
 @pytest.mark.parametrize("number", [0, -1, 4, 2**40])
-def test_a_damaged_number_lets_no_more_rows_count(tmp_path: Path, number: int) -> None:
-    text = with_unit("max_events = 4, max_per_tick = 3")
+@pytest.mark.parametrize("most", [4, 99])
+def test_a_damaged_number_lets_no_more_rows_count(tmp_path: Path, number: int, most: int) -> None:
+    text = with_unit(f"max_events = {most}, max_per_tick = 3")
     with Stream(configured(tmp_path, text)) as stream:
         stream.update(rows([1, 1, 2], ["x", "x", "x"]))
         stream.release()
