@@ -466,6 +466,18 @@ def test_a_limit_that_a_whole_stream_keeps_anyway() -> None:
         assert len(words) == told
 
 
+@pytest.mark.parametrize(("most", "changes"), [(9, False), (10, True), (20, True)])
+def test_nobody_is_told_to_say_a_limit_that_has_tables_measured_otherwise(most: int, changes: bool) -> None:
+    unit = f'unit = {{ person = "who", max_events = {most}, max_per_tick = 1 }}'
+    config = StreamConfig.from_toml(GOOD.replace('unit = "event"', unit))
+    said = StreamConfig.from_toml(
+        GOOD.replace('unit = "event"', unit.replace(f"max_events = {most}", "max_events = 8"))
+    )
+    assert (config.measures != said.measures) == changes
+    [words] = [c.words for c in plan(config, rows=False).cautions if "no effect above 8" in c.words]
+    assert ("Say max_events = 8" in words, "measured at refreshes alone" in words) == (not changes, changes)
+
+
 @pytest.mark.parametrize(
     ("per", "told"),
     [

@@ -72,7 +72,7 @@ def cautions_of(
         *_clash(config),
         *_person_columns(config),
         *_dear_persons(config, ticks[-1], rate),
-        *_more_than_ticks_let_in(config.privacy.unit, config.own_clock.horizon),
+        *_more_than_ticks_let_in(config),
         *_halves_of_corrections(config.privacy.unit, config.op),
         *_unused_delta(config, claim),
         *_commas(config),
@@ -146,16 +146,20 @@ def _dear_persons(config: StreamConfig, ticks: int, rate: Rate) -> Iterator[Caut
             )
 
 
-def _more_than_ticks_let_in(unit: Unit, horizon: int | None) -> Iterator[Caution]:
+def _more_than_ticks_let_in(config: StreamConfig) -> Iterator[Caution]:
     """A limit for a period, or for life, above what the limits of its ticks let in."""
+    unit, horizon = config.privacy.unit, config.own_clock.horizon
     spans = [(n, what) for n, what in ((unit.period, "a period"), (horizon, "the stream")) if n is not None]
     number, what = min(spans, default=(unit.max_events, ""))
     if (most := unit.events_in(horizon)) < unit.max_events:
         ticks = "is one tick" if number == 1 else f"has {number:,} ticks"
+        said = replace(config, privacy=replace(config.privacy, unit=replace(unit, max_events=most)))
+        others = f"But with max_events = {most} larger tables would be measured at refreshes alone."
+        advice = f"Say max_events = {most}: claims then name it." if said.measures == config.measures else others
         yield Caution(
             "privacy.unit.max_events",
             f"max_events = {unit.max_events} has no effect above {most}: {what} {ticks}, and in a tick at most "
-            f"{unit.in_a_tick} of a person can count. Say max_events = {most}: claims then name it.",
+            f"{unit.in_a_tick} of a person can count. {advice}",
         )
 
 
