@@ -134,6 +134,11 @@ def test_where_no_cell_can_be_compared_nothing_is_said_of_chance(tmp_path: Path)
     assert near == ["--then", "2026-01-01", "2026-01-02", "--now", "2026-01-05", "2026-01-07"]
     assert "expected by chance" in say("compare", tmp_path, "ward", "x", *near).stderr
     assert "expected by chance" in say("compare", tmp_path, "ward", *windows).stderr
+    # A cut between two refreshes: refreshes around it would overlap.
+    found = say(
+        "compare", tmp_path, "ward", "x", "--then", "2026-01-01", "2026-01-04", "--now", "2026-01-04", "2026-01-06"
+    )
+    assert "With --then 2026-01-01 2026-01-03 --now 2026-01-03 2026-01-07 they can" in found.stderr
 
 
 def test_a_series_to_read_and_to_keep(folder: Path, tmp_path: Path) -> None:

@@ -187,6 +187,9 @@ def tell_of_chance(cells: pl.DataFrame, clock: Clock, *, pure: bool) -> None:
         near = ""
         if "since" in cells.columns:
             spans = cells.filter(pl.col("z").is_null()).select("since_then", "measured_at_then", "since", "measured_at")
+            # What is proposed does not overlap: then ends where now begins.
+            cut = pl.when(pl.col("since_then") < pl.col("since")).then(pl.col("since") - 1)
+            spans = spans.with_columns(pl.min_horizontal("measured_at_then", cut))
             for ticks in spans.drop_nulls().filter(pl.col("measured_at_then") < pl.col("measured_at")).head(1).rows():
                 ends = [written(clock.boundary(tick + place % 2)) for place, tick in enumerate(ticks)]
                 near = f"With --then {ends[0]} {ends[1]} --now {ends[2]} {ends[3]} they can be compared. "
