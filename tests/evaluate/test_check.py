@@ -566,6 +566,15 @@ def test_places_outside_of_their_box(tmp_path: Path, lat: str, lon: str, why: st
     ]
 
 
+def test_coordinates_in_the_order_of_another_box_are_told_beside_others_that_lie_nowhere(tmp_path: Path) -> None:
+    """No text comes twice, and the first ones in the alphabet lie in no box, whichever way round."""
+    place = 'name = "at"\ntype = "place"\ncoordinates = ["lat", "lon"]\nbounds = [[32, 37], [-122, -114]]\ndepth = 3\n'
+    lat = [f"-{100 + k / 1e4:.4f}" for k in range(300)] + [f"-{115 + k / 1e4:.4f}" for k in range(2700)]
+    frames = [rows(lat=lat[k : k + 300], lon=["34.1"] * 300) for k in range(0, 3000, 300)]
+    found = told(tmp_path, toml(WARD, f"[[columns]]\n{place}"), pl.concat(frames))
+    assert 'They lie in the box with coordinates = ["lon", "lat"]' in words(found)
+
+
 def test_a_place_with_regions_and_decimal_commas_is_told_of_once_with_the_line_that_reads_it(tmp_path: Path) -> None:
     geojson(tmp_path, feature(rectangle(-122, 32, -114, 37), name="City"))
     box = 'coordinates = ["lat", "lon"]\nbounds = [[32, 37], [-122, -114]]\nviews = [1]\ndepth = 3\n'

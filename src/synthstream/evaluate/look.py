@@ -357,8 +357,8 @@ def _sum(one: IntArray, other: IntArray) -> IntArray:
 
 
 def _most(counted: pl.DataFrame) -> pl.DataFrame:
-    """The most frequent texts, by their numbers of rows."""
-    return counted.sort("rows", "text", descending=[True, False]).head(_KEPT)
+    """The most frequent texts, by their numbers of rows; of those with as many any, so that they stand for all."""
+    return counted.sort("rows", pl.col("text").hash(), descending=[True, False]).head(_KEPT)
 
 
 def encoding_of(path: Path) -> str | None:
