@@ -478,6 +478,13 @@ def test_nobody_is_told_to_say_a_limit_that_has_tables_measured_otherwise(most: 
     assert ("Say max_events = 8" in words, "measured at refreshes alone" in words) == (not changes, changes)
 
 
+@pytest.mark.parametrize(("per", "told"), [("4d", False), ("8d", True), ("9d", True)])
+def test_a_period_as_long_as_the_stream(per: str, told: bool) -> None:
+    unit = f'unit = {{ person = "who", max_events = 2, per = "{per}" }}'
+    found = of(GOOD.replace('unit = "event"', unit), rows=False).cautions
+    assert any("Without it the promise is for life" in c.words for c in found) == told
+
+
 @pytest.mark.parametrize(
     ("per", "told"),
     [

@@ -144,6 +144,9 @@ def _dear_persons(config: StreamConfig, ticks: int, rate: Rate) -> Iterator[Caut
                 f"max_per_tick = {unit.max_per_tick} makes no error smaller here, and leaves rows out. It does where "
                 "all tables are measured at every tick, and delta is above 0.",
             )
+        if unit.period is not None and unit.period >= (config.clock.horizon or math.inf):
+            words = f"per = {unit.per!r} holds all ticks, so errors are no smaller. Without it the promise is for life."
+            yield Caution("privacy.unit.per", words)
 
 
 def _more_than_ticks_let_in(config: StreamConfig) -> Iterator[Caution]:
