@@ -718,5 +718,7 @@ def test_a_series_of_what_is_measured_once_an_epoch_says_which_days_it_counts(tm
     ends = [f"{end:%Y-%m-%d}" for end in each["end"]]
     added = CliRunner().invoke(app, [*asked, "--between", "2026-01-01", ends[1], "--csv"])
     assert pl.read_csv(added.stdout.encode())["measured"].item() == pytest.approx(each["measured"][:2].sum())
+    two = CliRunner().invoke(app, [*asked, "--where", "kind = 'a' AND new", "--between", "2026-01-01", ends[1]])
+    assert "tell of a window only if each of its epochs has them" in two.stderr, two.stderr
     refused = CliRunner().invoke(app, [*asked, "--between", "2026-01-01", "2026-01-08"])
     assert "--between: with delta = 0" in refused.stderr, refused.stderr

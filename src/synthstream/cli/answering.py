@@ -45,7 +45,11 @@ _OF_DISTRICTS = (
 )
 _OF_EPOCHS = (
     "measured: with delta = 0 each table counts one epoch alone, so that none tells of all events. Ask for whole "
-    "epochs, which are added up: --between {start} and the end of one; of another date it says where epochs end."
+    "epochs, which are added up: --between {start} and the end of one. `synthstream series` of the same area has them."
+)
+_OF_CHOICE = (
+    " With delta = 0 such tables are measured in some epochs alone, and tell of a window only if each of its epochs "
+    "has them: ask of one epoch."
 )
 
 
@@ -81,8 +85,9 @@ def inside(release: Release, lower: Bounds | Domain, upper: Bounds, where: str |
             )
         districts = any(column.name in (where or "") for column in release.schema.districts.values())
         unknown = _UNMEASURED + _OF_DISTRICTS * districts
-        if not release.facts["claim"]["delta"] and getattr(release, "first", None) is None:
-            unknown = _OF_EPOCHS.format(start=written(clock.boundary(0)))
+        if not release.facts["claim"]["delta"]:
+            whole = getattr(release, "first", None) is None
+            unknown = _OF_EPOCHS.format(start=written(clock.boundary(0))) if whole else unknown + _OF_CHOICE
         typer.echo(unknown if found["measured"] is None else _HOW_SURE, err=True)
         known: dict[str, pl.DataType | type[pl.DataType]] = {"measured": pl.Float64, "stderr": pl.Float64}
         return pl.DataFrame([found], schema_overrides=known | {"since": pl.Int64, "measured_at": pl.Int64})
