@@ -804,6 +804,8 @@ def test_what_came_in_each_step_is_drawn_with_bands(made: Made, tmp_path: Path) 
         page = public_page(made[kind], tmp_path / "r.html", progress=quiet)
         assert "Events per day" in page
         assert ("the total alone has numbers" in page) == (kind == "epochs")
+        recent = page[page.index('id="recent"') : page.index('id="columns"')]
+        assert ('class="multiples"' in recent) == (kind != "epochs")
         assert "a year before" not in page  # the stream is a week old
         assert "before 2026-01-09" not in page.split("How to cite")[0]
     always = history_of(made["always"], progress=quiet)

@@ -44,6 +44,7 @@ def recent(found: History) -> dict[str, Any] | None:
             return None
         if (total["measured"] > _CLEAR * total["stderr"]).mean() > 0.5:  # type: ignore[operator]
             break
+    pure = found.config.measures == "epochs"  # values are known of epochs, few of which are one step long
     beside = found.releases.beside_last_year(every=every)
     last = beside.row(0, named=True) if beside.height else total.row(-1, named=True)
     rows = [_row(row, _says(found, row["column"], row["value"])) for row in beside.iter_rows(named=True)]
@@ -51,8 +52,8 @@ def recent(found: History) -> dict[str, Any] | None:
         "step": span(every or clock.every),
         "nearest": _ticks(clock.every) if every in _CALENDAR and (total["start"].dt.day() > 1)[1:].any() else "",
         "total": _chart(total, "All events", small=False),
-        "others": [_chart(part, name, small=True) for name, part in _standing_out(found, counts)],
-        "pure": found.config.measures == "epochs",
+        "others": [] if pure else [_chart(part, name, small=True) for name, part in _standing_out(found, counts)],
+        "pure": pure,
         "beside": [row for row in rows if row],
         "start": last["start"],
         "end": last["end"],
