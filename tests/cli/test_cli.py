@@ -24,7 +24,7 @@ def test_the_whole_story(folder: Path) -> None:
     plan = synthstream("plan", "stream.toml", cwd=folder)
     assert plan.returncode == 0
     assert "differential privacy for any single event" in plan.stdout
-    assert "2-way cell" in plan.stdout
+    assert "eps  total  1-way cell  2-way cell" in plan.stdout
     assert "With probability 95%, no cell of any table of one release is off by more" in plan.stdout
     assert not (folder / "state").exists()
 

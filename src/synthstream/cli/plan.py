@@ -171,7 +171,8 @@ def _tables(found: Plan) -> Iterator[Table]:
 def _measured(found: Plan, forecast: Forecast) -> dict[str, str]:
     """Errors of measured counts by heading."""
     orders = [k for k in forecast.stderr if k]
-    texts = {f"{k}-way cell": _events(forecast.stderr[k]) for k in orders}
+    texts = {"total": _events(forecast.stderr[0])} if 0 in forecast.stderr else {}
+    texts |= {f"{k}-way cell": _events(forecast.stderr[k]) for k in orders}
     texts |= {f"{k}-way table": _said(found, forecast, forecast.table_error[k]) for k in orders}
     return texts if forecast.box is None else {**texts, "box": _said(found, forecast, forecast.box)}
 
@@ -250,8 +251,8 @@ def _print_rest(shown: Console, found: Plan) -> None:
 
 
 _OF_TABLES = (
-    "cell: standard error of one count. table: sum of absolute errors over its cells, mean over tables. box: error of "
-    "the number of events in a quarter of a two-way table: half of the values of each of its columns."
+    "total, cell: standard error of one count. table: sum of absolute errors over its cells, mean over tables. box: "
+    "error of the number of events in a quarter of a two-way table: half of the values of each of its columns."
 )
 _OF_POINTS = (
     "box: error of the number of events in a box of half of each side. W1: how far points are off on average, in "
