@@ -647,5 +647,6 @@ def test_how_far_a_simulation_may_be_off_is_told(tmp_path: Path, order: int, up_
 def test_the_page_of_a_plan_without_simulation() -> None:
     found = of(GOOD, rows=False)
     assert "Published rows" not in plan_page(found)
+    assert "The number of all events" in plan_page(found)
     assert "2,400 s" in plan_page(replace(found, release_seconds=2400.0))
     assert "Measured counts" in plan_page(replace(found, cautions=()))

@@ -76,6 +76,8 @@ def _measured(found: Plan) -> list[tuple[str, str, Error]]:
     charts: list[tuple[str, str, Error]] = []
     orders = sorted(k for k in found.forecasts[0].stderr if k)
     alike = all(math.isclose(f.stderr[k], f.stderr[orders[0]], rel_tol=1e-6) for f in found.forecasts for k in orders)
+    if 0 in found.forecasts[0].stderr:
+        charts.append(("The number of all events", "Standard error of the running total.", partial(_stderr, 0)))
     for k in orders[:1] if alike else orders:
         title = "One cell of any table" if alike else f"One cell of a {_table_of(k)}"
         charts.append(
