@@ -17,10 +17,11 @@ import polars as pl
 
 from synthstream.config.config import StreamConfig, load
 from synthstream.errors import ConfigError
+from synthstream.forecast.endless import no_end
 from synthstream.forecast.parts import of_the_cut
 from synthstream.forecast.rates import Rate, moments_of, until
 from synthstream.forecast.several import in_periods
-from synthstream.forecast.warnings import Caution, cautions_of, no_end, notes_of
+from synthstream.forecast.warnings import Caution, cautions_of, notes_of
 from synthstream.forecast.wide import Proposal, proposed, too_long
 from synthstream.privacy import Budget, Claim
 from synthstream.release.display import framed

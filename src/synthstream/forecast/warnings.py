@@ -36,8 +36,6 @@ _DAY, _MONTHS = 86_400, range(1, 13)
 _LOST = 0.5
 # Orders of tables, as :attr:`synthstream.workload.Workload.order` tells them.
 _TABLES = {1: "in tables of one column", 2: "in larger ones"}
-# What an unbounded horizon may cost without a word.
-_DEARER = 1.05
 
 
 # Order of a table (number of its columns) -> standard error of one measured cell.
@@ -61,7 +59,7 @@ class Caution(NamedTuple):
 def cautions_of(
     config: StreamConfig, claim: Claim, stderr: Mapping[int, Errors], rate: Rate, *, assumed: bool
 ) -> tuple[Caution, ...]:
-    """All warnings but that of :func:`no_end`.
+    """All warnings but that of :func:`synthstream.forecast.endless.no_end`.
 
     Args:
         stderr: number of ticks, increasing -> what is foreseen.
@@ -308,23 +306,6 @@ def _largest_table(workload: Workload, column: int, without: set[int]) -> int | 
     """Position of the marginal with the most cells that holds a column, and none of some others."""
     holders = [q for q, marginal in enumerate(workload.marginals) if column in marginal and not without & {*marginal}]
     return max(holders, key=lambda q: int(workload.lengths[q]), default=None)
-
-
-def no_end(config: StreamConfig, ticks: int) -> Iterator[Caution]:
-    """What an unbounded horizon costs, compared with one of ``ticks`` ticks."""
-    if config.clock.horizon is not None or config.workload is None:
-        return
-    endless = synthesizer_of(config)
-    ending = synthesizer_of(replace(config, clock=replace(config.clock, horizon=ticks, until=None)))
-    if not (endless.exact_forecast and ending.exact_forecast):
-        return
-    ratio = math.sqrt(float(endless.expected_variance(ticks - 1)[-1] / ending.expected_variance(ticks - 1)[-1]))
-    if ratio >= _DEARER:
-        yield Caution(
-            "clock.horizon",
-            f"An unbounded horizon costs accuracy: after {ticks:,} ticks, errors are {ratio:.2f} times those of a "
-            f"stream with horizon = {ticks}, which would end there.",
-        )
 
 
 def limited(unit: Unit) -> str:
