@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import Field
 
 from synthstream.config.keys import ColumnSection, Listed, Name, Strictly, Texts
@@ -353,7 +354,7 @@ def weights_of(
             raise ConfigError(f"no table of two columns or more holds {name!r}, so there is nothing to measure better")
         sought |= holds
     weights = np.where(sought, _FOCUS, 1.0)
-    held = np.array([bool(grids[list(marginal)].any()) for marginal in workload.marginals])
+    held = _with_grids(schema, workload)
     weights = np.where(held, weights, weights * sizes)
     if not grids.any():
         return tuple(weights.tolist())
@@ -370,10 +371,15 @@ def weights_of(
     return tuple(weights.tolist())
 
 
+def _with_grids(schema: Schema, workload: Workload) -> NDArray[np.bool_]:
+    """Which tables hold a grid, shape ``(marginals,)``."""
+    return np.array([any(isinstance(schema.columns[c], View) for c in marginal) for marginal in workload.marginals])
+
+
 def weights_in_epochs(schema: Schema, workload: Workload) -> tuple[float, ...] | None:
     """The same of tables of one column, where tables are measured once an epoch: see ``_SINGLES_IN_EPOCHS``."""
     single, roots = workload.order == 1, np.sqrt(workload.lengths)
-    held = np.array([any(isinstance(schema.columns[c], View) for c in marginal) for marginal in workload.marginals])
+    held = _with_grids(schema, workload)
     theirs, ours = roots[single & held].sum(), roots[single & ~held].sum()
     most = ours * _SINGLES_IN_EPOCHS / (1 - _SINGLES_IN_EPOCHS)
     if not ours or theirs <= most:

@@ -11,6 +11,7 @@ from synthstream.config.config import StreamConfig
 from synthstream.forecast.warnings import Errors
 from synthstream.synthesizers.assembly import synthesizer_of
 from synthstream.synthesizers.succession import noise_before, waits_as_other
+from synthstream.workload import FloatArray
 
 
 def of_the_cut(config: StreamConfig, ticks: int, stderr: Errors) -> tuple[str, ...]:
@@ -21,21 +22,23 @@ def of_the_cut(config: StreamConfig, ticks: int, stderr: Errors) -> tuple[str, .
     """
     if config.after is None:
         return ()
+    before = noise_before(config)
+    known = [] if before is None else [_of_all_parts(config, before, ticks, stderr), _of_larger_tables(config, before)]
     when = "the cut" if config.after.tick is None else f"the cut at tick {config.after.tick}"
     return (
         f"All errors are those of what is counted from {when} on. Running tables go on, and variances of both parts "
         "add up; tables with a new column begin at the cut.",
-        *filter(None, [_of_all_parts(config, ticks, stderr), _of_larger_tables(config), waits_as_other(config)]),
+        *filter(None, [*known, waits_as_other(config)]),
     )
 
 
-def _of_all_parts(config: StreamConfig, ticks: int, stderr: Errors) -> str:
-    """How far running counts are off with the noise of the parts before a cut; empty if that is not known.
+def _of_all_parts(config: StreamConfig, before: FloatArray, ticks: int, stderr: Errors) -> str:
+    """How far running counts are off with the noise of the parts before a cut; empty if none goes on.
 
     Where tables are measured in epochs the number of events alone is a running count.
     """
-    before, workload = noise_before(config), config.workload
-    if before is None or workload is None:
+    workload = config.workload
+    if workload is None:
         return ""
     order = int(all(synthesizer_of(life).exact_forecast for life in config.lives))
     goes_on = before[(workload.order == order) & (before > 0)]
@@ -50,10 +53,10 @@ def _of_all_parts(config: StreamConfig, ticks: int, stderr: Errors) -> str:
     )
 
 
-def _of_larger_tables(config: StreamConfig) -> str:
-    """Whether larger tables begin anew at a cut, and when they would not; empty if they go on, or it is not known."""
-    before, after = noise_before(config), config.after
-    if before is None or config.workload is None or after is None or after.tick is None:
+def _of_larger_tables(config: StreamConfig, before: FloatArray) -> str:
+    """Whether larger tables begin anew at a cut, and when they would not; empty if they go on."""
+    after = config.after
+    if config.workload is None or after is None or after.tick is None:
         return ""
     begun = 0 if after.config.after is None else after.config.after.tick or 0
     made, last = synthesizer_of(after.config), after.tick - begun - 1

@@ -207,7 +207,7 @@ class RefreshTimes:
         late = min(1.0, _FEW / larger) if larger else 0.0
         ages = pairwise([*self.ages, self.horizon + 1])
         found = [(end - begin) * float(begin) ** late for begin, end in ages]
-        found[-1] = max(found[-1], _CLOSING * max(found))
+        found[-1] = _CLOSING * max(found)
         weights = tuple(max(weight, _LEAST * max(found)) for weight in found)
         return weights + (_EARLY * weights[-1],) * self.spare
 
