@@ -466,16 +466,13 @@ def test_a_limit_that_a_whole_stream_keeps_anyway() -> None:
         assert len(words) == told
 
 
-@pytest.mark.parametrize(("most", "changes"), [(9, False), (10, True), (20, True)])
-def test_nobody_is_told_to_say_a_limit_that_has_tables_measured_otherwise(most: int, changes: bool) -> None:
-    unit = f'unit = {{ person = "who", max_events = {most}, max_per_tick = 1 }}'
+def test_a_limit_above_what_ticks_let_in_has_tables_measured_as_that_has() -> None:
+    """Eight ticks let eight events in, fewer than ten times those of a tick."""
+    unit = 'unit = { person = "who", max_events = 20, max_per_tick = 1 }'
     config = StreamConfig.from_toml(GOOD.replace('unit = "event"', unit))
-    said = StreamConfig.from_toml(
-        GOOD.replace('unit = "event"', unit.replace(f"max_events = {most}", "max_events = 8"))
-    )
-    assert (config.measures != said.measures) == changes
-    [words] = [c.words for c in plan(config, rows=False).cautions if "no effect above 8" in c.words]
-    assert ("Say max_events = 8" in words, "measured at refreshes alone" in words) == (not changes, changes)
+    assert config.measures == "refresh"
+    longer = StreamConfig.from_toml(GOOD.replace('unit = "event"', unit).replace("horizon = 8", "horizon = 10"))
+    assert longer.measures == "always"
 
 
 @pytest.mark.parametrize(("per", "told"), [("4d", False), ("8d", True), ("9d", True)])

@@ -271,7 +271,7 @@ class StreamConfig:
         settings, privacy = self.synthesizer, self.privacy
         if settings.kind != "table":
             return settings.kind
-        return settings.measures(privacy.budget, self.workload, privacy.unit)
+        return settings.measures(privacy.budget, self.workload, privacy.unit, self.own_clock.horizon)
 
     def begun_as(self, facts: Mapping[str, Any]) -> Self:
         """The same with the cuts of a stream that runs, as its public settings or one of its manifests name them.

@@ -108,11 +108,14 @@ class SynthesizerConfig(Section):
         return SYNTHESIZERS[self.kind].points
 
     def measures(
-        self, budget: Budget, workload: Workload | None = None, unit: Unit = EVENT
+        self, budget: Budget, workload: Workload | None = None, unit: Unit = EVENT, horizon: int | None = None
     ) -> Literal["always", "refresh", "epochs"]:
         """Whether all tables are measured at every tick, larger ones when the stream has grown, or some once an epoch.
 
         Pure DP pays for each table in full, so few tables, measured rarely, tell more (docs/decisions/0006-epochs.md).
+
+        Args:
+            horizon: ticks; ``None`` for no end.
         """
         if self.measure != "auto":
             return self.measure
@@ -120,7 +123,7 @@ class SynthesizerConfig(Section):
             return "always"
         if budget.pure:
             return "epochs"
-        if unit.events >= _MANY * unit.in_a_tick:
+        if unit.events_in(horizon) >= _MANY * unit.in_a_tick:
             return "always"
         larger = workload is None or any(len(marginal) > 1 for marginal in workload.marginals)
         affordable = workload is None or workload.cells <= _MOST_REFRESHED

@@ -154,13 +154,10 @@ def _more_than_ticks_let_in(config: StreamConfig) -> Iterator[Caution]:
     number, what = min(spans, default=(unit.max_events, ""))
     if (most := unit.events_in(horizon)) < unit.max_events:
         ticks = "is one tick" if number == 1 else f"has {number:,} ticks"
-        said = replace(config, privacy=replace(config.privacy, unit=replace(unit, max_events=most)))
-        others = f"But with max_events = {most} larger tables would be measured at refreshes alone."
-        advice = f"Say max_events = {most}: claims then name it." if said.measures == config.measures else others
         yield Caution(
             "privacy.unit.max_events",
             f"max_events = {unit.max_events} has no effect above {most}: {what} {ticks}, and in a tick at most "
-            f"{unit.in_a_tick} of a person can count. {advice}",
+            f"{unit.in_a_tick} of a person can count. Say max_events = {most}: claims then name it.",
         )
 
 
