@@ -25,6 +25,7 @@ def test_the_whole_story(folder: Path) -> None:
     assert plan.returncode == 0
     assert "differential privacy for any single event" in plan.stdout
     assert "eps  total  1-way cell  2-way cell" in plan.stdout
+    assert "after day 1 (tick 1, 2026-01-02); " in plan.stdout
     assert "With probability 95%, no cell of any table of one release is off by more" in plan.stdout
     assert not (folder / "state").exists()
 

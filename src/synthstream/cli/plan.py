@@ -154,6 +154,16 @@ def _print_cost(shown: Console, found: Plan) -> None:
         " (assumed; with a guess of yours, --expect 500/day, errors are told in per cent, too)" if found.assumed else ""
     )
     shown.print(f"Events     {found.expected.words}{guess}")
+    shown.print(f"Errors     after {'; '.join(_moment(forecast) for forecast in found.forecasts)}")
+
+
+def _moment(forecast: Forecast) -> str:
+    """What was asked for, which tick that is, and when this ends."""
+    from synthstream.report.page import moment
+
+    known = [] if "tick" in forecast.asked else [f"tick {forecast.ticks:,}"]
+    known += [] if forecast.until is None else [moment(forecast.until)]
+    return f"{forecast.asked} ({', '.join(known)})" if known else forecast.asked
 
 
 def _size(count: float) -> str:
@@ -192,8 +202,6 @@ def _table(found: Plan, title: str, errors: Callable[[Plan, Forecast], dict[str,
     from rich import box
     from rich.table import Table
 
-    from synthstream.report.page import moment
-
     headings = dict.fromkeys(heading for forecast in found.forecasts for heading in errors(found, forecast))
     if not headings:
         return
@@ -201,13 +209,10 @@ def _table(found: Plan, title: str, errors: Callable[[Plan, Forecast], dict[str,
     for heading in ("after", "eps", *headings):
         table.add_column(heading, justify="right", no_wrap=True)
     for i, mine in enumerate(found.forecasts):
-        labels = [mine.asked, f"tick {mine.ticks:,}" if "tick" not in mine.asked else ""]
-        labels += [] if mine.until is None else [moment(mine.until)]
-        labels = [label for label in labels if label] + ["", ""]
         for k, budgeted in enumerate(found.budgets):
             texts = errors(found, budgeted.forecasts[i])
             table.add_row(
-                labels[k],
+                "" if k else mine.asked,
                 f"{budgeted.epsilon:g}",
                 *(texts.get(heading, "-") for heading in headings),
                 style="bold" if budgeted.forecasts is found.forecasts else None,
