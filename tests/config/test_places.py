@@ -268,6 +268,8 @@ def test_settings_for_readers_are_the_same_stream() -> None:
         (place("views = [1, 9]\ndepth = 4"), "from 1 to 4, the finest; found [1, 9]"),
         (place("depth = 9"), "depth = 9: must be from 1 to 7"),
         (place('from = "lat"'), "a place is read from its coordinates"),
+        (place(box='coordinates = ["lat", "lat"]\nbounds = [[32, 37], [32, 37]]\n'), "coordinates: 'lat' listed twice"),
+        (place('with = ["kind", "kind"]'), "with: 'kind' listed twice"),
         (place("cells = 12"), "cells"),
         (place() + number("lat", "bins = 4"), "'lat' listed twice"),
         (place() + '[synthesizer]\nkind = "selective"\npicks = 2\n', 'belongs to kind = "table"'),

@@ -20,7 +20,7 @@ from synthstream.config.keys import ColumnSection, Listed, Name, Strictly, Texts
 from synthstream.constraints import ALL_OFFERED, Group
 from synthstream.errors import ConfigError
 from synthstream.privacy import Budget
-from synthstream.schema.columns import Boolean, Column
+from synthstream.schema.columns import Boolean, Column, distinct
 from synthstream.schema.conditions import like
 from synthstream.schema.districts import NAME, Districts, OfPlace
 from synthstream.schema.mapping import listed
@@ -145,6 +145,8 @@ def _check(section: PlaceSection) -> None:
         )
     if dimension not in _STEP:
         raise ConfigError('coordinates: name two columns, as in ["lat", "lon"], or one')
+    distinct("coordinates", section.coordinates)
+    distinct("with", section.crossed or ())
     if section.depth is not None and not 0 < section.depth <= FINEST // dimension:
         most = f"must be from 1 to {FINEST // dimension}, which are {2**FINEST:,} cells"
         raise ConfigError(f"depth = {section.depth}: {most}")
