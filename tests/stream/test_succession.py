@@ -713,6 +713,10 @@ def test_the_commands_go_on_with_real_noise(tmp_path: Path) -> None:
     assert (refused.exit_code, "[after], and below it config =" in " ".join(refused.output.split())) == (2, True)
     asked = run(["succeed", old, new])  # and nobody can answer
     assert (asked.exit_code, "Running counts keep the noise of before" in " ".join(asked.output.split())) == (2, True)
+    assert "What changes: clock.horizon: was 6, is 20; columns.paid" in asked.output
+    written(tmp_path, OLD + source("rows-*.parquet") + f"\n[after]\nconfig = {old!r}\n", "same.toml")
+    asked = run(["succeed", old, str(tmp_path / "same.toml")])
+    assert (asked.exit_code, "What changes: nothing that is counted" in asked.output) == (2, True)
     result = run(["succeed", old, new, "--yes"])
     assert result.exit_code == 0, result.output
     text = " ".join(result.output.split())

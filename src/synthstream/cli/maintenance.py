@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -190,10 +191,14 @@ def succeed_command(
     if simulate:
         found = succeed(old, loaded, read_again=read_again, simulate=seed)
     else:
-        successor = successor_of(begun(old), loaded)  # what is wrong with it is said before anything is asked
+        began = begun(old)
+        successor = successor_of(began, loaded)  # what is wrong with it is said before anything is asked
         if not read_again and (words := waits_as_other(successor)):
             say(words)
         if not yes:
+            changes = replace(successor, after=began.after).differences(began.public_json())
+            none = f"nothing that is counted or published. To go on as it is, keep it: synthstream run {config}"
+            say(f"What changes: {'; '.join(changes) or none}")
             say(promise_of(successor).facts["words"])
             say(
                 "Running counts keep the noise of before. How much, and whether larger tables go on, says: "
