@@ -244,6 +244,14 @@ class Clock:
         closed = "" if self.wait is None else f" and is closed {self.wait} later, {written(self.closes(tick))}"
         return f"ends {written(self.boundary(tick + 1))}{closed}{zone}"
 
+    def why_open(self, tick: int, *, until: datetime | None = None) -> str:
+        """Why a tick is not closed yet, in words; ``until`` as in ``over``."""
+        end = self.until if until is None else until
+        said = f"Tick {tick} {self.ending(tick)}. A tick is closed by the clock alone"
+        if end is None or self.moment(end) >= self.boundary(tick + 1):
+            return f"{said}; wait."
+        return f"{said}, and none that ends after until = {written(end)}; wait, and say a later until."
+
     def over(self, now: datetime, *, until: datetime | None = None) -> int:
         """Number of ticks that may be closed: they ended before ``until``, and at least ``wait`` before ``now``.
 

@@ -237,10 +237,7 @@ class Stream:
         """
         refuse_beyond(self.config.clock.horizon, self.closed)
         if self.due(until=until) == 0:
-            raise TickNotOver(
-                f"Tick {self.closed} {self.config.clock.ending(self.closed)}. A tick is closed by the clock alone; "
-                f"wait, or say {'until=' if until is None else 'a later until='}."
-            )
+            raise TickNotOver(self.config.clock.why_open(self.closed, until=self._moment(until)))
         self._publish_committed()  # one may be left over from a sink that failed
         self._commit(self._gates(self.closed))
         self._publish_committed()
