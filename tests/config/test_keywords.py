@@ -87,7 +87,9 @@ def test_lists_of_what_occurred_are_refused_and_not_quoted(occurred: Any) -> Non
 def test_what_no_type_declares_is_asked_for() -> None:
     with pytest.raises(SchemaError, match=r"'ward' holds String: nothing declares its values.*leave it out"):
         StreamConfig.of(**KEYS, frame=pl.DataFrame({"ward": ["secret"]}))
-    with pytest.raises(ConfigError, match="min"):
+    with pytest.raises(SchemaError, match=r"'ward' holds String.*\n'shift' holds String"):
+        StreamConfig.of(**KEYS, frame=pl.Schema({"ward": pl.String, "shift": pl.String}))
+    with pytest.raises(ConfigError, match="column 'age': min: this key is required"):
         StreamConfig.of(**KEYS, frame=pl.Schema({"age": pl.Int64}))
     with pytest.raises(SchemaError, match="'x' is no column"):
         StreamConfig.of(**KEYS, frame=frame(), columns={"x": {}})
@@ -95,6 +97,16 @@ def test_what_no_type_declares_is_asked_for() -> None:
         StreamConfig.of(**KEYS, columns=[{"name": "x", "type": object()}])
     with pytest.raises(ConfigError, match=r"privacy\.delta: this key is required"):
         StreamConfig.of(**{**KEYS, "privacy": {"epsilon": -1}}, frame=frame(), columns=KNOWN)
+
+
+def test_columns_that_have_another_use_are_none_of_the_stream_unless_they_are_named() -> None:
+    kinds: dict[str, Any] = {"op": pl.Int64, "who": pl.Enum(["a", "b"]), "day": pl.Datetime(), "vip": pl.Boolean}
+    types = pl.Schema(kinds)
+    keys = {**KEYS, "op": "op", "privacy": {**KEYS["privacy"], "unit": {"person": "who", "max_events": 3}}}
+    keys["clock"] = {**KEYS["clock"], "column": "day"}
+    assert StreamConfig.of(**keys, frame=types).schema.names == ("vip",)
+    named = {"day": {"part": "weekday"}, "hour": {"from": "day", "part": "hour"}}
+    assert StreamConfig.of(**keys, frame=types, columns=named).schema.names == ("day", "vip", "hour")
 
 
 def told(**keys: Any) -> str:

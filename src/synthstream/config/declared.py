@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import polars as pl
@@ -16,20 +16,34 @@ _OCCURRED = (
 )
 
 
-def columns_of(frame: Any, known: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
+def columns_of(
+    frame: Any, known: Mapping[str, Mapping[str, Any]], *, elsewhere: Collection[object] = ()
+) -> list[dict[str, Any]]:
     """The sections ``[[columns]]`` for the columns of a frame.
 
     Args:
         frame: a polars, pandas or pyarrow frame, of which types alone are looked at, or a polars schema.
-        known: by column, keys of its section that no type declares: bounds, bins, lists of values.
+        known: by column, keys of its section that no type declares: bounds, bins, lists of values. A column that is
+            read ``from`` another one comes after those of the frame.
+        elsewhere: columns that have another use, as a person's key has; they are left out, unless they are ``known``.
 
     Raises:
         SchemaError: the categories of a column are those that occurred, or no type of column fits.
     """
     kinds = _types_of(frame)
-    if unknown := [name for name in known if name not in kinds]:
-        raise SchemaError(f"columns: {unknown[0]!r} is no column of the frame")
-    return [{"name": name, **_declared(name, kind, known.get(name, {}))} for name, kind in kinds.items()]
+    names = [name for name in kinds if name in known or name not in elsewhere]
+    found, told = list[dict[str, Any]](), list[str]()
+    for name in (*names, *(name for name in known if name not in kinds)):
+        one = known.get(name, {})
+        if (read := one.get("from", name)) not in kinds:
+            raise SchemaError(f"columns: {read!r} is no column of the frame")
+        try:
+            found.append({"name": name, **_declared(name, kinds[read], one)})
+        except SchemaError as error:
+            told.append(str(error))
+    if told:
+        raise SchemaError("\n".join(told))
+    return found
 
 
 def _types_of(frame: Any) -> dict[str, Any]:

@@ -58,13 +58,14 @@ class KeywordProblems(Problems):
     """What is wrong with keywords. There are no lines, and no value of a column is shown.
 
     Args:
-        columns: what is said of columns. Their ``names`` may stand in any message, when they are known.
+        columns: what is said of columns; their sections, when they are known. Their ``names`` may then stand in any
+            message.
         sections: keys by section.
     """
 
     def __init__(self, columns: Any, sections: Mapping[str, Sequence[str]]) -> None:
         super().__init__("keywords", "", sections)
-        self._columns, self.names = columns, set[str]()
+        self.columns, self.names = columns, set[str]()
 
     def add(self, path: Where, message: str) -> None:
         names = "|".join({name.partition(".")[0] for name in self._sections if name})
@@ -92,7 +93,7 @@ class KeywordProblems(Problems):
 
     def _name_of(self, column: int) -> str | None:
         with suppress(KeyError, TypeError, IndexError):
-            return str(self._columns[column]["name"])
+            return str(self.columns[column]["name"])
         return None
 
     def _worded(self, detail: Any, path: Where, key: str) -> str:
@@ -122,10 +123,10 @@ def sections_of(said: Mapping[str, Any], columns: Any, frame: Any, problems: Key
     if isinstance(columns, list) and frame is not None:
         columns = {one.get("name", ""): one for one in columns if isinstance(one, dict)}
     if isinstance(columns, dict) and frame is not None:
-        columns = columns_of(frame, columns)
+        columns = columns_of(frame, columns, elsewhere=_elsewhere(data))
     elif isinstance(columns, dict):
         columns = [{"name": name, **one} if isinstance(one, dict) else one for name, one in columns.items()]
-    data["columns"] = columns  # of another shape it is told
+    data["columns"] = problems.columns = columns  # of another shape it is told
     listed = columns if isinstance(columns, list) else []
     problems.names = {str(one["name"]) for one in listed if isinstance(one, dict) and "name" in one}
     times = [one for one in listed if isinstance(one, dict) and one.get("type") == "datetime"]
@@ -134,6 +135,13 @@ def sections_of(said: Mapping[str, Any], columns: Any, frame: Any, problems: Key
             if isinstance(section, dict) and isinstance(section.get(key), str):
                 section[key] = _time(section[key])
     return data
+
+
+def _elsewhere(data: Mapping[str, Any]) -> list[object]:
+    """Names of columns that have a use of their own: a person's key, a row's time, whether it adds or takes away."""
+    clock, privacy = (found if isinstance(found := data.get(key), dict) else {} for key in ("clock", "privacy"))
+    unit = privacy.get("unit")
+    return [data.get("op"), clock.get("column"), unit.get("person") if isinstance(unit, dict) else None]
 
 
 def _plain(value: Any, path: Where, problems: KeywordProblems) -> Any:
