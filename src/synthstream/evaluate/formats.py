@@ -253,9 +253,18 @@ def nobody(keys: pl.Series) -> pl.Series:
 
 
 def meant(text: str, values: Collection[str]) -> list[str]:
-    """The value that a text is a slip of, if there is one. With another digit it is another code, not a slip."""
+    """The value that a text is a slip of, if there is one. With another digit it is another code, not a slip.
+
+    Nor is a code of few letters with another letter, as of diagnoses.
+
+    Example:
+        >>> meant("j069", ["j06.9"]), meant("a00.0", ["z00.0"]), meant("wrd 3", ["ward 3", "ward 4"])
+        (['j06.9'], [], ['ward 3'])
+    """
+    signs, digits = re.findall(r"[^\W_]", text), re.findall(r"\d", text)
+    telling = r"[^\W_]" if digits and 2 * len(digits) >= len(signs) else r"\d"
     near = get_close_matches(text, values, n=1, cutoff=_LIKE)
-    return [value for value in near if re.findall(r"\d", value) == re.findall(r"\d", text)]
+    return [value for value in near if re.findall(telling, value) == re.findall(telling, text)]
 
 
 def texts_of(odd: pl.DataFrame, number: int = 8) -> str:
