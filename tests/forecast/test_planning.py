@@ -559,6 +559,12 @@ def test_a_wide_table_is_planned_in_seconds() -> None:
     assert "left out" in found.notes[0]
 
 
+def test_a_long_list_of_values_without_delta_is_planned_in_seconds() -> None:
+    text = stream_toml(category("sku", *map(str, range(3_000))), category("store", *map(str, range(40))))
+    assert "delta = 1e-9" in text
+    assert "left out" in of(text.replace("delta = 1e-9", "delta = 0")).notes[0]
+
+
 def test_json_is_clean_and_complete(stream: Path, tmp_path: Path) -> None:
     page = tmp_path / "plan.html"
     arguments = ["plan", str(stream), "--expect", "400/day", "--at-ticks", "2,5", "--json", "-o", str(page)]

@@ -256,7 +256,7 @@ def plan(
     rate = _rate_of(config, expect)
     made, clock = synthesizer_of(config), config.own_clock
     moments, per_tick = moments_of(clock, at_ticks), rate.per_tick(clock)
-    long = too_long(made.tables, len(moments)) if rows is None else ""
+    long = too_long(made.tables, len(moments), epochs=config.measures == "epochs") if rows is None else ""
     rows = rows is not False and not long
     mine, *neighbours = _of_budgets(config, moments, per_tick, track if rows else None)
     middle = mine.forecasts[max(len(mine.forecasts) - 2, 0)]  # not the end: most of the releases come before

@@ -21,8 +21,9 @@ _WEAK, _OUT = 0.1, 2.0
 # From one distance that is tried to the next.
 _STEP = 1.25
 # Rows are left out where to simulate them takes longer, in seconds of one core; what a table and a cell take at each of
-# the _FITS for one time. Measured; a machine may be twice as fast.
+# the _FITS for one time. Measured; a machine may be twice as fast. In epochs every one that is over is fitted, too.
 _LONG, _A_TABLE, _A_CELL, _FITS = 30.0, 8e-5, 5e-7, 9
+_A_CELL_IN_EPOCHS = 1.5e-5
 
 
 class Proposal(NamedTuple):
@@ -100,12 +101,12 @@ def proposed(config: StreamConfig, *, ticks: int, events: float, asked: str) -> 
     return Proposal(near, pairs, rising, *whole, asked)
 
 
-def too_long(mechanism: TableMechanism | None, times: int) -> str:
-    """That to simulate rows after so many times takes long; empty if it does not."""
+def too_long(mechanism: TableMechanism | None, times: int, *, epochs: bool) -> str:
+    """That to simulate rows after so many times takes long; empty if it does not. ``epochs``: whether it has any."""
     if mechanism is None:
         return ""
-    number = len(mechanism.workload.marginals)
-    seconds = times * _FITS * (_A_TABLE * number + _A_CELL * mechanism.workload.cells)
+    number, a_cell = len(mechanism.workload.marginals), _A_CELL_IN_EPOCHS if epochs else _A_CELL
+    seconds = times * _FITS * (_A_TABLE * number + a_cell * mechanism.workload.cells)
     if seconds <= _LONG:
         return ""
     return (
