@@ -701,6 +701,17 @@ def test_plan_says_when_larger_tables_begin_anew(tmp_path: Path, until: str, goe
     )
 
 
+def test_plan_says_what_no_end_costs_from_the_cut_on(tmp_path: Path) -> None:
+    old = written(tmp_path, stream_toml(PAID, SINK, horizon=20, until="2026-01-09"))
+    text = stream_toml(PAID, SINK, '[after]\nconfig = "stream.toml"\n', horizon=30, until=None)
+    new = written(tmp_path, text.replace("horizon = 30", 'horizon = "unbounded"'), "new.toml")
+    with Stream(old, gates=exact) as stream:
+        list(stream.run())
+    (told,) = [c.words for c in plan(planned(old, new), at_ticks=[3, 60]).cautions if c.about == "clock.horizon"]
+    assert "after 60 ticks" in told
+    assert "horizon = 68, which would end there" in told
+
+
 def test_the_commands_go_on_with_real_noise(tmp_path: Path) -> None:
     run = partial(CliRunner().invoke, app)
     old, new = str(tmp_path / "stream.toml"), str(tmp_path / "new.toml")

@@ -15,11 +15,12 @@ _DEARER = 1.05
 
 
 def no_end(config: StreamConfig, ticks: int) -> Iterator[Caution]:
-    """What an unbounded horizon costs, compared with one of ``ticks`` ticks."""
+    """What an unbounded horizon costs, compared with one of ``ticks`` ticks, since the cut if there is one."""
     if config.clock.horizon is not None or config.workload is None:
         return
+    horizon = ticks + (0 if config.after is None else config.after.tick or 0)
     endless = synthesizer_of(config)
-    ending = synthesizer_of(replace(config, clock=replace(config.clock, horizon=ticks, until=None)))
+    ending = synthesizer_of(replace(config, clock=replace(config.clock, horizon=horizon, until=None)))
     if not (endless.exact_forecast and ending.exact_forecast):
         return
     ratio = math.sqrt(float(endless.expected_variance(ticks - 1)[-1] / ending.expected_variance(ticks - 1)[-1]))
@@ -27,5 +28,5 @@ def no_end(config: StreamConfig, ticks: int) -> Iterator[Caution]:
         yield Caution(
             "clock.horizon",
             f"An unbounded horizon costs accuracy: after {ticks:,} ticks, errors are {ratio:.2f} times those of a "
-            f"stream with horizon = {ticks}, which would end there.",
+            f"stream with horizon = {horizon}, which would end there.",
         )
