@@ -129,6 +129,10 @@ def test_where_no_cell_can_be_compared_nothing_is_said_of_chance(tmp_path: Path)
     windows = ("--then", "2026-01-01", "2026-01-02", "--now", "2026-01-05", "2026-01-06")
     found = say("compare", tmp_path, "ward", "x", *windows)
     assert "cells are of tables that count other ticks in one of the two" in found.stderr
+    assert "measured_at_then" in found.stdout
+    asked = say("compare", tmp_path, "ward", *windows)
+    assert "measured_at" not in asked.stdout + asked.stderr  # these are the dates asked for
+    assert ",measured_at," in say("compare", tmp_path, "ward", *windows, "--csv").stdout
     assert "expected by chance" not in found.stderr
     near = found.stderr[found.stderr.index("--then") : found.stderr.index(" they can be compared")].split()
     assert near == ["--then", "2026-01-01", "2026-01-02", "--now", "2026-01-05", "2026-01-07"]

@@ -288,6 +288,11 @@ def compare_command(
         typer.echo(f"The first {_LINES} of {len(cells):,} cells; all of them: --csv, or -o changes.csv.", err=True)
         cells = cells.head(_LINES)
     if not csv and output is None:
-        typer.echo(_TOLD if "measured_at" not in cells.columns else f"{_TOLD}\n{_WIDENED}", err=True)
+        asked = {"since_then": earlier.first, "measured_at_then": earlier.tick, "since": later.first}
+        asked |= {"measured_at": later.tick}
+        known = [name for name in asked if name in cells.columns]
+        widened = any((cells[name] != asked[name]).any() for name in known)
+        cells = cells if widened else cells.drop(known)  # the dates above say as much
+        typer.echo(f"{_TOLD}\n{_WIDENED}" if widened else _TOLD, err=True)
     kinds, clock = later.schema.columns, found.config.clock
     give(cells, output, form, csv=csv, stamped=not later.secure, columns=kinds, clock=clock, called=_CALLED)
