@@ -80,5 +80,6 @@ def _declared(name: str, kind: Any, known: Mapping[str, Any]) -> dict[str, Any]:
         return {"type": "datetime", **known}
     raise SchemaError(
         f"{name!r} holds {kind}: nothing declares its values. Cast it to pl.Enum([...]), or say "
-        f'columns={{"{name}": {{"values": [...]}}}}; or leave it out of the frame'
+        f'columns={{"{name}": {{"values": [...]}}}}, or "type" and bounds of numbers and times that are texts there; '
+        "or leave it out of the frame"
     )
