@@ -15,10 +15,12 @@ from synthstream import Stream
 from synthstream.cli.answering import tell_of_steps
 from synthstream.cli.app import app
 from synthstream.cli.reading import apart
+from synthstream.config.config import load
 from synthstream.errors import SynthstreamError
 from synthstream.schema.clock import Clock
+from tests.support.configs import number
 from tests.support.gates import ExactGate
-from tests.support.streams import PERSONS, configured, rows
+from tests.support.streams import PERSONS, configured, rows, text_of
 
 
 @pytest.fixture(scope="module")
@@ -143,6 +145,21 @@ def test_where_no_cell_can_be_compared_nothing_is_said_of_chance(tmp_path: Path)
         "compare", tmp_path, "ward", "x", "--then", "2026-01-01", "2026-01-04", "--now", "2026-01-04", "2026-01-06"
     )
     assert "With --then 2026-01-01 2026-01-03 --now 2026-01-03 2026-01-07 they can" in found.stderr
+
+
+def test_what_changed_between_epochs(tmp_path: Path) -> None:
+    """Noise is Laplace's whatever delta is, and not every larger table is measured in each epoch."""
+    rows(400, 1).write_parquet(tmp_path / "rows-1.parquet")
+    text = (
+        text_of("epochs").replace("delta = 0\n", "delta = 1e-9\n").replace("picks = 1", 'picks = 1\nmeasure = "epochs"')
+    )
+    (tmp_path / "stream.toml").write_text(text + number("y", "bins = 3", high=10))
+    with Stream(load(tmp_path / "stream.toml"), gates=lambda _: ExactGate()) as stream:
+        list(stream.run())
+    windows = ("--then", "2026-01-01", "2026-01-04", "--now", "2026-01-04", "2026-01-09")
+    assert "5 measured cells beyond noise; 0.06 expected" in say("compare", tmp_path, "ward", *windows).stderr
+    told = say("compare", tmp_path, "ward", "x", *windows).stderr
+    assert "25 cells are of tables that were not measured in all of both periods." in told
 
 
 def test_a_series_to_read_and_to_keep(folder: Path, tmp_path: Path) -> None:

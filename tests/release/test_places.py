@@ -75,8 +75,11 @@ def _seeded(seed: int, tick: int) -> Gate:
     return SeededGate(f"{seed}/{tick}")
 
 
-def made(folder: Path, gates: Any = exact, *, place: str = _PLACE, delta: float = 1e-9) -> StreamConfig:
-    text = stream_toml(_KIND, _FLAG, place, source("rows.parquet"), SINK, until="2026-01-09", delta=delta)
+def made(
+    folder: Path, gates: Any = exact, *, place: str = _PLACE, delta: float = 1e-9, measure: str = "auto"
+) -> StreamConfig:
+    how = f'[synthesizer]\nkind = "table"\nmeasure = "{measure}"\n'
+    text = stream_toml(_KIND, _FLAG, place, how, source("rows.parquet"), SINK, until="2026-01-09", delta=delta)
     folder.mkdir(exist_ok=True)
     (folder / "stream.toml").write_text(text)
     config = StreamConfig.from_toml(text, base=folder)
@@ -703,8 +706,12 @@ def test_a_series_counts_the_events_of_an_area_in_each_step(mapped: tuple[Stream
     assert "name the polygons, too" in refused.stderr
 
 
-def test_a_series_of_what_is_measured_once_an_epoch_says_which_days_it_counts(tmp_path: Path) -> None:
-    found, (lower, upper) = Releases(made(tmp_path, delta=0)), ({"x": 0, "y": 4}, {"x": 4, "y": 8})
+@pytest.mark.parametrize("delta", [0, 1e-9])
+def test_a_series_of_what_is_measured_once_an_epoch_says_which_days_it_counts(tmp_path: Path, delta: float) -> None:
+    found, (lower, upper) = (
+        Releases(made(tmp_path, delta=delta, measure="epochs")),
+        ({"x": 0, "y": 4}, {"x": 4, "y": 8}),
+    )
     each = found.series(lower=lower, upper=upper)
     assert each["start"].to_list() == [datetime(2026, 1, 1), *each["end"].to_list()[:-1]]
     assert 1 < each.height < 8
@@ -714,11 +721,11 @@ def test_a_series_of_what_is_measured_once_an_epoch_says_which_days_it_counts(tm
         found.series(lower=lower, upper=upper, every="2d")
     asked = ["table", str(tmp_path / "stream.toml"), "--box", "x 0 4", "--box", "y 4 8"]
     told = CliRunner().invoke(app, asked)
-    assert "with delta = 0 each table counts one epoch alone" in told.stderr
+    assert "each table of this stream counts one epoch alone" in told.stderr
     ends = [f"{end:%Y-%m-%d}" for end in each["end"]]
     added = CliRunner().invoke(app, [*asked, "--between", "2026-01-01", ends[1], "--csv"])
     assert pl.read_csv(added.stdout.encode())["measured"].item() == pytest.approx(each["measured"][:2].sum())
     two = CliRunner().invoke(app, [*asked, "--where", "kind = 'a' AND new", "--between", "2026-01-01", ends[1]])
     assert "tell of a window only if each of its epochs has them" in two.stderr, two.stderr
     refused = CliRunner().invoke(app, [*asked, "--between", "2026-01-01", "2026-01-08"])
-    assert "--between: with delta = 0" in refused.stderr, refused.stderr
+    assert "--between: this stream measures its tables once an epoch" in refused.stderr, refused.stderr

@@ -170,7 +170,7 @@ def test_districts_of_the_ends_of_a_trip_are_a_table(folder: Path, capsys: pytes
         assert abs(measured - number) < 4 * stderr
         assert abs(count - number) < 350
     for where, known in (("to_region = 'East'", 0), ("to_2 = '02'", 1), ("kind = 'a' AND to_2 = '02'", 0)):
-        assert inside(last, {"lat": 0.0}, {"lat": 4.0}, where, config.clock)["stderr"].count() == known
+        assert inside(last, {"lat": 0.0}, {"lat": 4.0}, where, config)["stderr"].count() == known
         assert ("by a grid of it that is crossed" in capsys.readouterr().err) == ("region" in where)
 
 

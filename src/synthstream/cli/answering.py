@@ -13,6 +13,7 @@ import typer
 from synthstream.cli.common import console
 from synthstream.cli.reading import write
 from synthstream.cli.runtime import fail
+from synthstream.config.config import StreamConfig
 from synthstream.privacy import Unit
 from synthstream.publish.published import Releases
 from synthstream.publish.readme import falling, left_out
@@ -44,12 +45,12 @@ _OF_DISTRICTS = (
     "other place is by a grid of it that is crossed with this one (see plan)."
 )
 _OF_EPOCHS = (
-    "measured: with delta = 0 each table counts one epoch alone, so that none tells of all events. Ask for whole "
+    "measured: each table of this stream counts one epoch alone, so that none tells of all events. Ask for whole "
     "epochs, which are added up: --between {start} and the end of one. `synthstream series` of the same area has them."
 )
 _OF_CHOICE = (
-    " With delta = 0 such tables are measured in some epochs alone, and tell of a window only if each of its epochs "
-    "has them: ask of one epoch."
+    " Such tables are measured in some epochs alone, and tell of a window only if each of its epochs has them: ask of "
+    "one epoch."
 )
 
 
@@ -70,8 +71,11 @@ def why_empty(condition: str | None, release: Release) -> str:
     return f"{release.name}: no row satisfies {condition!r}; what is written is empty.{advice}"
 
 
-def inside(release: Release, lower: Bounds | Domain, upper: Bounds, where: str | None, clock: Clock) -> pl.DataFrame:
+def inside(
+    release: Release, lower: Bounds | Domain, upper: Bounds, where: str | None, config: StreamConfig
+) -> pl.DataFrame:
     """How many events lie in a box, or in polygons."""
+    clock = config.clock
     tell_of(release, lower, upper)
     if isinstance(release, TableRelease):
         found = release.mass(lower, upper, where=where)
@@ -85,7 +89,7 @@ def inside(release: Release, lower: Bounds | Domain, upper: Bounds, where: str |
             )
         districts = any(column.name in (where or "") for column in release.schema.districts.values())
         unknown = _UNMEASURED + _OF_DISTRICTS * districts
-        if not release.facts["claim"]["delta"]:
+        if config.measures == "epochs":
             whole = getattr(release, "first", None) is None
             unknown = _OF_EPOCHS.format(start=written(clock.boundary(0))) if whole else unknown + _OF_CHOICE
         typer.echo(unknown if found["measured"] is None else _HOW_SURE, err=True)
@@ -179,30 +183,34 @@ def tell_of_lengths(then: Spanning, now: Spanning) -> None:
         typer.echo(words, err=True)
 
 
-def tell_of_chance(cells: pl.DataFrame, clock: Clock, *, pure: bool) -> None:
+def tell_of_chance(cells: pl.DataFrame, clock: Clock, *, laplace: bool) -> None:
     """Say how many cells of a comparison changed beyond noise, how many by chance, and how many cannot be compared,
-    with the dates near these at which they can: those that are measured.
+    with the dates near these at which they can: those that are measured. ``laplace``: the law of the noise.
     """
     beyond, known = int(cells["beyond_noise"].sum()), cells["z"].count()
-    # Beyond three standard errors of Gaussian noise; where delta = 0, of one draw of Laplace noise at the most.
-    chance = (0.012 if pure else 0.0027) * known
+    # Beyond three standard errors of Gaussian noise; or of Laplace noise, of one draw at the most.
+    chance = (0.012 if laplace else 0.0027) * known
     if known:
         typer.echo(f"{beyond:,} of {known:,} measured cells beyond noise; {chance:.2g} expected by chance.", err=True)
-    if known < len(cells):
-        near = ""
-        if "since" in cells.columns:
-            spans = cells.filter(pl.col("z").is_null()).select("since_then", "measured_at_then", "since", "measured_at")
-            # What is proposed does not overlap: then ends where now begins.
-            cut = pl.when(pl.col("since_then") < pl.col("since")).then(pl.col("since") - 1)
-            spans = spans.with_columns(pl.min_horizontal("measured_at_then", cut))
-            for ticks in spans.drop_nulls().filter(pl.col("measured_at_then") < pl.col("measured_at")).head(1).rows():
-                ends = [written(clock.boundary(tick + place % 2)) for place, tick in enumerate(ticks)]
-                near = f"With --then {ends[0]} {ends[1]} --now {ends[2]} {ends[3]} they can be compared. "
-        typer.echo(
-            f"{len(cells) - known:,} cells are of tables that count other ticks in one of the two: such are measured "
-            f"at refreshes. {near}`table --between` shows their counts, and which ticks these are.",
-            err=True,
-        )
+    if known == len(cells):
+        return
+    lost = f"{len(cells) - known:,} cells are of tables that"
+    if "since" not in cells.columns:
+        typer.echo(f"{lost} were not measured in all of both periods.", err=True)
+        return
+    near = ""
+    spans = cells.filter(pl.col("z").is_null()).select("since_then", "measured_at_then", "since", "measured_at")
+    # What is proposed does not overlap: then ends where now begins.
+    cut = pl.when(pl.col("since_then") < pl.col("since")).then(pl.col("since") - 1)
+    spans = spans.with_columns(pl.min_horizontal("measured_at_then", cut))
+    for ticks in spans.drop_nulls().filter(pl.col("measured_at_then") < pl.col("measured_at")).head(1).rows():
+        ends = [written(clock.boundary(tick + place % 2)) for place, tick in enumerate(ticks)]
+        near = f"With --then {ends[0]} {ends[1]} --now {ends[2]} {ends[3]} they can be compared. "
+    typer.echo(
+        f"{lost} count other ticks in one of the two: such are measured at refreshes. {near}`table --between` shows "
+        "their counts, and which ticks these are.",
+        err=True,
+    )
 
 
 def give(

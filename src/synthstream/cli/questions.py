@@ -141,13 +141,13 @@ def table_command(
     columns = apart(columns, release.schema.names)
     _refuse_both(polygon, box, columns, feature or of_place)
     if polygon is not None:
-        found = inside(release, polygons_in(release, polygon, feature, of_place), {}, all_of(where), clock)
+        found = inside(release, polygons_in(release, polygon, feature, of_place), {}, all_of(where), published.config)
     elif box or (isinstance(release, PointRelease) and not columns):
         if columns:
             raise SystemExit(
                 fail("--box: counts all events in it; leave out columns, or ask for single values by --where.")
             )
-        found = inside(release, *bounds, all_of(where), clock)
+        found = inside(release, *bounds, all_of(where), published.config)
     else:
         found = release.table(columns, where=all_of(where), model_error=model_error)
         _tell_of_gaps(release, found, columns, all_of(where))
@@ -283,7 +283,8 @@ def compare_command(
     typer.echo(f"{later.name}: {earlier.about}, beside {later.about}", err=True)
     tell_of_lengths(earlier, later)
     tell_of_limit(found.config.privacy.unit, over_time=True)
-    tell_of_chance(cells, found.config.clock, pure=not later.facts["claim"]["delta"])
+    # Noise may be Laplace's with delta above 0, too: then the promise is pure all the same.
+    tell_of_chance(cells, found.config.clock, laplace=later.facts["claim"]["pure_epsilon"] is not None)
     if not csv and output is None and len(cells) > _LINES:
         typer.echo(f"The first {_LINES} of {len(cells):,} cells; all of them: --csv, or -o changes.csv.", err=True)
         cells = cells.head(_LINES)

@@ -14,7 +14,7 @@ from synthstream.release.answers import direct
 from synthstream.workload import FloatArray, IntArray, Workload
 
 # A difference of more standard errors than this is called more than noise. By chance alone that happens in about 3
-# cells of 1,000 if noise is Gaussian, and with delta = 0 in up to about 12.
+# cells of 1,000 if noise is Gaussian, and in up to about 12 if it is Laplace noise.
 BEYOND = 3.0
 
 

@@ -246,8 +246,8 @@ def _refuse_broken_epochs(mechanism: Epochs, past: Past, first: int, last: int, 
     begins = [at + t for t in range(newest - at + 2) if mechanism.times.begin(t) == t]
     dates = ", ".join(past.begins(tick) for tick in begins[-_NAMED:])
     raise NotReleased(
-        "between: with delta = 0 this stream measures its tables once an epoch, so a window must begin and end with "
-        f'one. Choose two of: {dates}. (A stream with delta above 0, or measure = "always", has all windows.)'
+        "between: this stream measures its tables once an epoch, so a window must begin and end with one. Choose two "
+        f'of: {dates}. (Streams with measure = "always" have all windows, and so have those with "refresh".)'
     )
 
 
