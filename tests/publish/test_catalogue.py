@@ -160,6 +160,19 @@ def test_every_kind_of_stream_is_described_as_its_files_are(tmp_path: Path, kind
     assert {name: after[name] for name in before} == before
 
 
+@pytest.mark.parametrize(("kind", "earlier"), [("refresh", True), ("epochs", False)])
+def test_a_table_that_was_measured_before_is_not_said_to_be_of_this_tick(
+    tmp_path: Path, kind: str, earlier: bool
+) -> None:
+    config = released(tmp_path, kind, until="2026-01-06", secure=False)  # noise may bring a refresh at any tick
+    describe(config)
+    tables = pl.read_parquet(tmp_path / "releases/000004/tables.parquet").drop_nulls("measured")
+    assert earlier == ("measured_at" in tables.columns and tables["measured_at"].min() != 4)
+    package = json.loads((tmp_path / "releases/datapackage.json").read_text())
+    said = next(one["schema"]["fields"] for one in package["resources"] if one["path"].endswith("tables.parquet"))
+    assert earlier != ("at this tick" in next(one["description"] for one in said if one["name"] == "measured"))
+
+
 def test_columns_of_all_types_are_described_as_they_are(tmp_path: Path) -> None:
     config = of_all_types(tmp_path)
     describe(config)

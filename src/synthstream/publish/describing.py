@@ -185,14 +185,16 @@ def _of_tables(config: StreamConfig) -> list[FieldFacts]:
         fields.append(FieldFacts(f"column_{k}", "string", words, values=config.schema.names))
         words = f"Its value, or bin, in this cell; {MISSING} and other are cells of their own."
         fields.append(FieldFacts(f"value_{k}", "string", words))
-    noisy = "The noisy count of the cell; may be negative. Null if it was not measured at this tick."
+    refreshed = config.measures == "refresh"
+    when = "" if refreshed else " at this tick"
+    noisy = f"The noisy count of the cell; may be negative. Null if it was not measured{when}."
     return [
         *fields,
         FieldFacts("count", "integer", f"Number of synthetic rows in the cell. {_UNKNOWN}", minimum=0, empty=False),
         FieldFacts("measured", "number", noisy),
         FieldFacts("stderr", "number", _ERROR),
         FieldFacts("since", "integer", "First tick that measured counts."),
-        *([FieldFacts("measured_at", "integer", late)] if config.measures == "refresh" else []),
+        *([FieldFacts("measured_at", "integer", late)] if refreshed else []),
         *_dates(),
     ]
 
@@ -220,7 +222,7 @@ def _of_nodes(config: StreamConfig) -> list[FieldFacts]:
             for end, does in (("from", "begins"), ("to", "ends")):
                 words = f"Where the part {does} along {column.name}."
                 fields.append(FieldFacts(f"{column.name} {end}", "number", words, **ends))
-    halves = "left half minus right half, noisy, since the number of events last doubled"
+    halves = "left half minus right half, noisy, of events since the epoch began"
     what = halves if config.synthesizer.kind == "points" else "the noisy count"
     sides = {"": ""} if config.op is None else {"": ", of events that were added", " away": ", of those taken away"}
     fields.append(FieldFacts("count", "number", "Synthetic events in the part.", empty=False))

@@ -74,7 +74,8 @@ def _of_accuracy(config: StreamConfig) -> dict[str, str]:
         )
     if config.measures == "epochs":
         found["Tables lag behind the total"] = (
-            "Tables are measured at the end of ever longer epochs. What came since then shows in the total alone."
+            "Larger tables are measured at the end of ever longer epochs, those of one column at the end of parts of "
+            "them, too. What came since then shows in the total alone."
         )
     if settings.kind in ("selective", "stream-mwem"):
         found["Most tables have no error bar"] = (
