@@ -18,7 +18,8 @@ from synthstream.papers.hypercube import Hypercube
 from synthstream.partition import Partition
 from synthstream.privacy import Budget, Neighbours
 from synthstream.strategies.levels import Schedule, first_levels, joint_levels
-from synthstream.synthesizers.points import FromNodes, counted_cloud
+from synthstream.synthesizers.papers import counted_cloud
+from synthstream.synthesizers.points import FromNodes
 from synthstream.synthesizers.simulation.seeded import SeededGate
 from synthstream.workload import FloatArray
 

@@ -137,6 +137,22 @@ def test_the_papers_are_imported_by_synthesizers_and_audits_alone() -> None:
             assert not [name for name in imported if room_of(name) == "papers"], module
 
 
+def test_the_papers_are_loaded_by_streams_that_ask_for_them_alone() -> None:
+    code = "\n".join(
+        [
+            "import sys",
+            "from synthstream.synthesizers.assembly import synthesizer_of",
+            "from tests.support.streams import StreamConfig, text_of",
+            "for kind in ('refresh', 'epochs', 'points', 'points-signed', 'hypercube'):",
+            "    made = synthesizer_of(StreamConfig.from_toml(text_of(kind)))",
+            "    made.audit_targets()",
+            "    print(kind, any(name.startswith('synthstream.papers') for name in sys.modules))",
+        ]
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)  # noqa: S603 - our own
+    assert run.stdout.split()[1::2] == ["False"] * 4 + ["True"]
+
+
 def test_few_modules_stand_at_the_root() -> None:
     assert len(list(SOURCE.glob("*.py"))) <= 12
 

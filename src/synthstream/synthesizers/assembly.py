@@ -1,4 +1,4 @@
-"""From a configuration to the parts of a stream. Touches no data."""
+"""From a configuration to the parts of a stream. Touches no data. Methods of the papers are loaded when asked for."""
 
 from __future__ import annotations
 
@@ -20,20 +20,15 @@ from synthstream.kernel.spending import participation_factor
 from synthstream.kernel.tables import Marginals, Refreshed
 from synthstream.kernel.turnstile import Turnstile
 from synthstream.kinds import SYNTHESIZERS, SynthesizerKind
-from synthstream.papers.batchwise import Batchwise
-from synthstream.papers.fit.weights import domain
-from synthstream.papers.hypercube import Hypercube
-from synthstream.papers.selective import Selective
 from synthstream.partition import Partition
 from synthstream.privacy import EVENT, EXACT, Budget, Claim, Neighbours, Unit, above, below
 from synthstream.schema.coordinates import Coordinate
 from synthstream.strategies.levels import Schedule, first_levels, joint_levels
 from synthstream.strategies.shares import by_size
-from synthstream.synthesizers.bounds import picks_rule
+from synthstream.synthesizers.bounds import LONG
 from synthstream.synthesizers.contract import Mechanism, Synthesizer
 from synthstream.synthesizers.epochs import InEpochs
-from synthstream.synthesizers.papers import FromBatches, FromSelection
-from synthstream.synthesizers.points import FromBothSides, FromNodes, FromSparseCounts
+from synthstream.synthesizers.points import FromBothSides, FromNodes
 from synthstream.synthesizers.tables import AtRefreshes, Continual
 from synthstream.synthesizers.windowing import Fitting
 from synthstream.workload import Workload
@@ -43,13 +38,8 @@ _MAKERS: dict[str, Make] = {}
 
 # Refreshes that bursts may bring before their time.
 _EARLY = 2
-# Stands for the number of ticks of a stream without end in rules.
-_LONG = 1000
 # Events times epsilon from which points of several columns are told better by Gaussian noise (decision 47).
 MANY = 1e6
-# Whole tables that the paper's main algorithm chooses at a tick, at most: the rule of its theorem, which is about the
-# baseline, asks for up to 13 on Adult, where three are better throughout (benchmarks/results/tables.md).
-_MOST_PICKS = 3
 
 # What a claim takes for granted where a row of a CSV file may have many lines.
 _CLOSED = "every quotation mark of a CSV file is closed within its row"
@@ -107,7 +97,7 @@ def _by_laplace(config: StreamConfig) -> bool:
     """
     if config.after is not None and config.synthesizer.kind == "points":
         return config.after.config.privacy.budget.pure or _by_laplace(config.after.config)
-    settings, horizon = config.synthesizer, config.clock.horizon or _LONG
+    settings, horizon = config.synthesizer, config.clock.horizon or LONG
     many = (settings.events_per_tick or 0.0) * horizon * config.privacy.budget.epsilon >= MANY
     return settings.kind == "points" and len(config.schema.columns) > 1 and not many
 
@@ -157,7 +147,9 @@ def _of_points(config: StreamConfig, budget: Budget) -> Synthesizer:
     depth = sum(column.bits for column in coordinates)
     partition = Partition(dimension=len(coordinates), depth=depth, region=region)
     if config.synthesizer.kind == "hypercube":
-        return FromSparseCounts(mechanism=_literal(config, partition))
+        from synthstream.synthesizers.papers import of_hypercube
+
+        return of_hypercube(config, partition)
     if config.synthesizer.schedule == "fixed" and not budget.pure:
         raise ValueError('schedule = "fixed" is for delta = 0; leave it out, or say delta = 0')
     public = config.op is None and config.privacy.neighbours == "replace-one"
@@ -175,21 +167,6 @@ def _of_points(config: StreamConfig, budget: Budget) -> Synthesizer:
         ),
     )
     return FromNodes(mechanism=points) if config.op is None else FromBothSides(mechanism=Turnstile(side=points))
-
-
-def _literal(config: StreamConfig, partition: Partition) -> Hypercube:
-    """The mechanism of paper 1."""
-    privacy = config.privacy
-    if privacy.neighbours != "replace-one" or config.op is not None:
-        raise ValueError(
-            'kind = "hypercube" publishes the exact number of events. Say neighbours = "replace-one" in [privacy], '
-            'without op; or use kind = "points", which keeps that number private'
-        )
-    if not privacy.budget.pure:
-        raise ValueError('kind = "hypercube" has no use for delta; say delta = 0, or use kind = "points"')
-    return Hypercube(
-        dimension=partition.dimension, depth=partition.depth, budget=privacy.budget, horizon=config.own_clock.horizon
-    )
 
 
 def synthesizer_for(
@@ -224,21 +201,9 @@ def synthesizer_for(
             return AtRefreshes(mechanism=refreshed, how=rows)
         epochs = Epochs(**common, picks=settings.picks, growth=settings.growth, weights=weights)
         return InEpochs(mechanism=epochs, how=rows)
-    if settings.fit == "mw":
-        domain(workload.sizes)  # refuses what is too large
-    common |= {"queries": settings.queries, "score": settings.score}
-    picks = settings.picks or picks_rule(
-        workload.sizes,
-        queries=len(Selective(**common, picks=1).candidates),
-        events=settings.events_per_tick or 1.0,
-        ticks=horizon or _LONG,
-        epsilon=budget.epsilon,
-    )
-    if settings.kind == "selective" and settings.queries == "workloads" and not settings.picks:
-        picks = min(picks, _MOST_PICKS)
-    if settings.kind == "selective":
-        return FromSelection(mechanism=Selective(**common, picks=picks, kind=settings.counter), kind=settings.fit)
-    return FromBatches(mechanism=Batchwise(**common, picks=picks), kind=settings.fit)
+    from synthstream.synthesizers.papers import of_rounds
+
+    return of_rounds(settings, common)
 
 
 def claim_facts(claim: Claim, budget: Budget) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,14 +22,16 @@ from synthstream.kernel.gate import Gate, Question
 from synthstream.kernel.points import Points
 from synthstream.kernel.tables import Marginals, Refreshed
 from synthstream.measured import Measured
-from synthstream.papers.batchwise import Batchwise
-from synthstream.papers.hypercube import Hypercube
-from synthstream.papers.rounds import InRounds
-from synthstream.papers.selective import Selective
 from synthstream.partition import Partition
 from synthstream.strategies.levels import ANYWHERE
 from synthstream.synthesizers.contract import POWER, AuditTargets, CounterTarget, DrawTarget
 from synthstream.workload import FloatArray, IntArray, Workload
+
+if TYPE_CHECKING:
+    from synthstream.papers.batchwise import Batchwise
+    from synthstream.papers.hypercube import Hypercube
+    from synthstream.papers.rounds import InRounds
+    from synthstream.papers.selective import Selective
 
 # Halvings of a simulated partition: finer ones cost time and are measured alike.
 _DEPTH = 10

@@ -46,6 +46,8 @@ from synthstream.strategies.variances import gaussian_variance, laplace_variance
 
 # How often a release may break the bound that `plan` prints.
 BETA = 0.05
+# Stands for the number of ticks of a stream without end in rules.
+LONG = 1000
 
 
 @dataclass(frozen=True, kw_only=True)

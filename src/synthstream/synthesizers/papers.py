@@ -1,25 +1,41 @@
-"""The methods of paper 2 as synthesizers: a few selected tables at every tick, or each tick's rows on their own."""
+"""The methods of the papers as synthesizers. Of paper 2: a few selected tables at every tick, or each tick's rows on
+their own. Of paper 1: sparse counts of nodes. Nothing here is loaded unless a stream asks for it.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from typing_extensions import override
 
+from synthstream.config.config import StreamConfig
+from synthstream.config.synthesis import SynthesizerConfig
 from synthstream.counts import Counts
+from synthstream.fit.cloud import Cloud
 from synthstream.fit.population import Population, without
 from synthstream.kernel.counters import State
 from synthstream.kernel.gate import Gate
 from synthstream.kinds import FitKind
-from synthstream.measured import Measured
+from synthstream.measured import Measured, NodeCounts
 from synthstream.papers.batchwise import Batchwise
+from synthstream.papers.consistency import consistent
 from synthstream.papers.fit.rounds import Mixture, Rounds
+from synthstream.papers.fit.weights import domain
+from synthstream.papers.hypercube import Hypercube
 from synthstream.papers.selective import Selective
+from synthstream.partition import Partition
 from synthstream.synthesizers import audit_targets, windowing
+from synthstream.synthesizers.bounds import LONG, picks_rule
 from synthstream.synthesizers.contract import AuditTargets, History, Models, Past, Windowed
+from synthstream.synthesizers.points import OfPoints
 from synthstream.synthesizers.tables import OfTables
 from synthstream.workload import CodeArray, FloatArray, IntArray
+
+# Whole tables that the paper's main algorithm chooses at a tick, at most: the rule of its theorem, which is about the
+# baseline, asks for up to 13 on Adult, where three are better throughout (benchmarks/results/tables.md).
+_MOST_PICKS = 3
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -152,3 +168,95 @@ class FromBatches(_OfSelected):
         rows = self._drawn(abs(number), models, rng)
         before = np.zeros((0, len(workload.sizes)), dtype=np.int32) if last is None else last.codes.astype(np.int32)
         return Population.of(workload, without(before, rows, rng) if number < 0 else np.concatenate([before, rows]))
+
+
+@dataclass(frozen=True, kw_only=True)
+class FromSparseCounts(OfPoints[NodeCounts]):
+    """Paper 1: counts of nodes, made consistent. A tick has one step for each of its points, which arrive at one of
+    them: see :meth:`Hypercube.moment`.
+    """
+
+    mechanism: Hypercube
+    reading = NodeCounts
+
+    no_window = "what it publishes are counts of nodes above a noisy threshold, whose error is not known"
+
+    def describe(self) -> str:
+        levels = self.mechanism.depth
+        return f"the paper's sparse counts in the nodes of up to {levels} levels of halves; their number is public"
+
+    def audit_targets(self) -> AuditTargets:
+        return audit_targets.of_hypercube(self.mechanism)
+
+    @property
+    def partition(self) -> Partition:
+        """Of the box."""
+        return Partition(dimension=self.mechanism.dimension, depth=self.mechanism.depth)
+
+    @override
+    def step(
+        self, state: State, counts: Counts, gate: Gate, last: Cloud | None, models: Models
+    ) -> tuple[State, NodeCounts, Models]:
+        cells = np.repeat(counts.cells, counts.numbers)
+        moments = np.full_like(cells, self.mechanism.moment(state, cells.size))
+        return *self.mechanism.step(state, cells, moments, gate), {}
+
+    @override
+    def fit(self, tick: int, history: History[NodeCounts], last: Cloud | None, models: Models, *, seed: int) -> Cloud:
+        now: NodeCounts = history(tick)
+        return counted_cloud(now, self.partition)
+
+
+def counted_cloud(counts: NodeCounts, partition: Partition) -> Cloud:
+    """Whole masses, as many as there are points, by the paper's consistency step."""
+    whole = consistent(counts.levels, counts.time)[-1].astype(np.float64)
+    unknown = np.full(whole.size, np.nan)
+    return Cloud(
+        partition=partition,
+        masses=whole,
+        plain=unknown,
+        errors=unknown,
+        plain_errors=unknown,
+        total_variance=0.0,
+        moving=0.0,
+    )
+
+
+def of_rounds(settings: SynthesizerConfig, common: dict[str, Any]) -> FromSelection | FromBatches:
+    """A method of paper 2. Raises ``ValueError`` if settings do not fit together.
+
+    Args:
+        common: arguments of either mechanism that do not stand in ``[synthesizer]``.
+    """
+    workload = common["workload"]
+    if settings.fit == "mw":
+        domain(workload.sizes)  # refuses what is too large
+    common = common | {"queries": settings.queries, "score": settings.score}
+    picks = settings.picks or picks_rule(
+        workload.sizes,
+        queries=len(Selective(**common, picks=1).candidates),
+        events=settings.events_per_tick or 1.0,
+        ticks=common["horizon"] or LONG,
+        epsilon=common["budget"].epsilon,
+    )
+    if settings.kind == "stream-mwem":
+        return FromBatches(mechanism=Batchwise(**common, picks=picks), kind=settings.fit)
+    if settings.queries == "workloads" and not settings.picks:
+        picks = min(picks, _MOST_PICKS)
+    return FromSelection(mechanism=Selective(**common, picks=picks, kind=settings.counter), kind=settings.fit)
+
+
+def of_hypercube(config: StreamConfig, partition: Partition) -> FromSparseCounts:
+    """The method of paper 1. Raises ``ValueError`` if settings do not fit together."""
+    privacy = config.privacy
+    if privacy.neighbours != "replace-one" or config.op is not None:
+        raise ValueError(
+            'kind = "hypercube" publishes the exact number of events. Say neighbours = "replace-one" in [privacy], '
+            'without op; or use kind = "points", which keeps that number private'
+        )
+    if not privacy.budget.pure:
+        raise ValueError('kind = "hypercube" has no use for delta; say delta = 0, or use kind = "points"')
+    cube = Hypercube(
+        dimension=partition.dimension, depth=partition.depth, budget=privacy.budget, horizon=config.own_clock.horizon
+    )
+    return FromSparseCounts(mechanism=cube)

@@ -18,8 +18,6 @@ from synthstream.kernel.gate import Gate
 from synthstream.kernel.points import Points
 from synthstream.kernel.turnstile import Turnstile
 from synthstream.measured import NodeCounts, TreeMeasured, TurnstileMeasured
-from synthstream.papers.consistency import consistent
-from synthstream.papers.hypercube import Hypercube
 from synthstream.partition import Partition
 from synthstream.release.points import PointRelease
 from synthstream.schema.schema import Schema
@@ -33,7 +31,7 @@ from synthstream.workload import CodeArray, IntArray
 E = TypeVar("E", TreeMeasured, TurnstileMeasured, NodeCounts)
 
 
-class _OfPoints(Synthesizer[E, Cloud]):
+class OfPoints(Synthesizer[E, Cloud]):
     """What synthesizers of points have in common."""
 
     reading: type[E]
@@ -92,7 +90,7 @@ class _OfPoints(Synthesizer[E, Cloud]):
         return PointRelease(**facts)
 
 
-class _OfEpochs(_OfPoints[E]):
+class _OfEpochs(OfPoints[E]):
     """What points that come, and points that also go, have in common."""
 
     mechanism: Points | Turnstile
@@ -237,58 +235,6 @@ class FromBothSides(_OfEpochs[TurnstileMeasured]):
 
     def number(self, measured: TurnstileMeasured) -> TurnstileMeasured:
         return replace(measured, came=self.side.number(measured.came), gone=self.side.number(measured.gone))
-
-
-@dataclass(frozen=True, kw_only=True)
-class FromSparseCounts(_OfPoints[NodeCounts]):
-    """Paper 1: counts of nodes, made consistent. A tick has one step for each of its points, which arrive at one of
-    them: see :meth:`Hypercube.moment`.
-    """
-
-    mechanism: Hypercube
-    reading = NodeCounts
-
-    no_window = "what it publishes are counts of nodes above a noisy threshold, whose error is not known"
-
-    def describe(self) -> str:
-        levels = self.mechanism.depth
-        return f"the paper's sparse counts in the nodes of up to {levels} levels of halves; their number is public"
-
-    def audit_targets(self) -> AuditTargets:
-        return audit_targets.of_hypercube(self.mechanism)
-
-    @property
-    def partition(self) -> Partition:
-        """Of the box."""
-        return Partition(dimension=self.mechanism.dimension, depth=self.mechanism.depth)
-
-    @override
-    def step(
-        self, state: State, counts: Counts, gate: Gate, last: Cloud | None, models: Models
-    ) -> tuple[State, NodeCounts, Models]:
-        cells = np.repeat(counts.cells, counts.numbers)
-        moments = np.full_like(cells, self.mechanism.moment(state, cells.size))
-        return *self.mechanism.step(state, cells, moments, gate), {}
-
-    @override
-    def fit(self, tick: int, history: History[NodeCounts], last: Cloud | None, models: Models, *, seed: int) -> Cloud:
-        now: NodeCounts = history(tick)
-        return counted_cloud(now, self.partition)
-
-
-def counted_cloud(counts: NodeCounts, partition: Partition) -> Cloud:
-    """Whole masses, as many as there are points, by the paper's consistency step."""
-    whole = consistent(counts.levels, counts.time)[-1].astype(np.float64)
-    unknown = np.full(whole.size, np.nan)
-    return Cloud(
-        partition=partition,
-        masses=whole,
-        plain=unknown,
-        errors=unknown,
-        plain_errors=unknown,
-        total_variance=0.0,
-        moving=0.0,
-    )
 
 
 def _both(history: History[TurnstileMeasured]) -> tuple[History[TreeMeasured], History[TreeMeasured]]:
