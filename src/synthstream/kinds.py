@@ -60,20 +60,22 @@ class SynthesizerKind(NamedTuple):
     Args:
         keys: of ``[synthesizer]`` that have an effect.
         points: whether its columns are coordinates of points; otherwise it counts tables.
+        paper: whether it is a published method, here for comparison.
     """
 
     keys: tuple[str, ...]
     points: bool = False
+    paper: bool = False
 
 
 _TABLES = ("order", "near", "marginals", "picks")
 _ROUNDS = (*_TABLES, "events_per_tick", "fit", "queries", "score")
 SYNTHESIZERS: dict[str, SynthesizerKind] = {
     "table": SynthesizerKind((*_TABLES, "counter", "shares", "measure", "growth", "population", "focus")),
-    "selective": SynthesizerKind((*_ROUNDS, "counter")),
-    "stream-mwem": SynthesizerKind(_ROUNDS),
+    "selective": SynthesizerKind((*_ROUNDS, "counter"), paper=True),
+    "stream-mwem": SynthesizerKind(_ROUNDS, paper=True),
     "points": SynthesizerKind(("depth", "schedule", "region", "events_per_tick"), points=True),
-    "hypercube": SynthesizerKind(("depth",), points=True),
+    "hypercube": SynthesizerKind(("depth",), points=True, paper=True),
 }
 
 # The edition of all defaults, draws and fits. A stream says the one that it began with, and a program that has another

@@ -107,6 +107,11 @@ class SynthesizerConfig(Section):
         """Whether columns are coordinates of points."""
         return SYNTHESIZERS[self.kind].points
 
+    @property
+    def of_paper(self) -> bool:
+        """Whether it is a published method, here for comparison."""
+        return SYNTHESIZERS[self.kind].paper
+
     def measures(
         self, budget: Budget, workload: Workload | None = None, unit: Unit = EVENT, horizon: int | None = None
     ) -> Literal["always", "refresh", "epochs"]:

@@ -366,7 +366,7 @@ def notes_of(config: StreamConfig, moments: Mapping[int, str]) -> tuple[str, ...
             "No until in [clock]: run releases every tick that is over by the machine's clock, with events or without. "
             "Where the data end earlier, say when."
         )
-    if config.op is not None and config.synthesizer.kind == "points":
+    if config.op is not None and config.synthesizer.points:
         notes.append(
             "The forecast assumes that one row in three takes an event away. Noise grows with the number of all rows: "
             "if more events are taken away, the error is larger for the same number of events left."

@@ -82,7 +82,7 @@ def proposed(config: StreamConfig, *, ticks: int, events: float, asked: str) -> 
     """
     section, columns = config.synthesizer, len(config.schema.names)
     chosen = section.marginals is not None or section.near is not None or section.order not in (None, 2)
-    if chosen or config.workload is None or section.kind != "table" or columns < _WIDE:
+    if chosen or config.workload is None or section.of_paper or columns < _WIDE:
         return None
     if config.measures == "epochs":  # it chooses by itself what to measure
         return None

@@ -223,7 +223,7 @@ def _of_nodes(config: StreamConfig) -> list[FieldFacts]:
                 words = f"Where the part {does} along {column.name}."
                 fields.append(FieldFacts(f"{column.name} {end}", "number", words, **ends))
     halves = "left half minus right half, noisy, of events since the epoch began"
-    what = halves if config.synthesizer.kind == "points" else "the noisy count"
+    what = "the noisy count" if config.synthesizer.of_paper else halves
     sides = {"": ""} if config.op is None else {"": ", of events that were added", " away": ", of those taken away"}
     fields.append(FieldFacts("count", "number", "Synthetic events in the part.", empty=False))
     for side, of in sides.items():

@@ -65,7 +65,6 @@ def _of_persons(config: StreamConfig, unit: Unit) -> dict[str, str]:
 
 
 def _of_accuracy(config: StreamConfig) -> dict[str, str]:
-    settings = config.synthesizer
     found = _of_points(config) if config.workload is None else _of_tables(config.workload)
     if config.measures == "refresh":
         found["Larger tables lag behind"] = (
@@ -77,7 +76,7 @@ def _of_accuracy(config: StreamConfig) -> dict[str, str]:
             "Larger tables are measured at the end of ever longer epochs, those of one column at the end of parts of "
             "them, too. What came since then shows in the total alone."
         )
-    if settings.kind in ("selective", "stream-mwem"):
+    if config.synthesizer.of_paper and config.workload is not None:
         found["Most tables have no error bar"] = (
             "This published method measures selected tables. It is here for comparison."
         )
@@ -103,10 +102,10 @@ def _of_points(config: StreamConfig) -> dict[str, str]:
         "Detail lags behind": "Fine detail is measured less often than coarse. A new cluster shows in outline first. "
         "Where cells are lost in noise, points are spread evenly."
     }
-    if config.synthesizer.kind == "points":
+    if config.synthesizer.of_paper:
+        found["No error is known"] = "This published method has no error bars. It is here for comparison."
+    else:
         found["Charts of points have no error bars"] = (
             "The error of the count in any range can be computed from a release with the package: mass()."
         )
-    else:
-        found["No error is known"] = "This published method has no error bars. It is here for comparison."
     return found

@@ -61,8 +61,8 @@ def refuse_persons(config: StreamConfig) -> None:
 
 def refuse(config: StreamConfig) -> None:
     """Raise ``ConfigError`` for streams in which it matters when a row arrives."""
-    kind, neighbours = config.synthesizer.kind, config.privacy.neighbours
-    if kind == "hypercube" or (kind == "points" and neighbours == "replace-one"):
+    kind = config.synthesizer.kind
+    if config.synthesizer.points and config.privacy.neighbours == "replace-one":
         raise ConfigError(
             f'kind = "{kind}" under neighbours = "replace-one" publishes exactly how many events arrive by each tick; '
             "on Spark that would be a matter of scheduling. Use `synthstream run` without --engine, or neighbours = "
