@@ -34,16 +34,16 @@ ROOMS: dict[str, set[str]] = {
     "fit": _BASE,
     "release": {*_BASE, "schema"},
     "config": {*_BASE, "schema"},
-    "papers": {*_BASE, "strategies", "kernel", "fit"},
+    "papers": {*_BASE, "strategies", "kernel"},
     "synthesizers": {*_BASE, "strategies", "schema", "config", "kernel", "fit", "release", "papers"},
-    "state": {*_BASE, "strategies", "kernel"},
-    "ingest": {*_BASE, "strategies", "schema", "config", "state", "kernel"},
+    "state": {*_BASE, "kernel"},
+    "ingest": {*_BASE, "schema", "config", "state"},
     "publish": {*_BASE, "strategies", "schema", "config", "kernel", "fit", "papers", "release", "synthesizers"},
     "stream": _CORE | {"publish"},
     "forecast": (_CORE - {"state", "ingest"}) | {"publish"},
     "report": (_CORE - {"state", "ingest"}) | {"publish", "forecast"},
     "evaluate": _ALL,
-    "spark": _ALL,
+    "spark": _CORE | {"publish", "stream"},
     "cli": _ALL | {"evaluate", "spark"},
 }
 
@@ -120,6 +120,19 @@ def test_a_room_reaches_only_what_it_may(room: str) -> None:
         if room_of(module) == room and module not in _DOORS:
             for name in reached(module) - _DOORS:
                 assert room_of(name) in ROOMS[room] | {room}, f"{module} reaches {name}"
+
+
+def test_no_rule_allows_what_no_module_needs() -> None:
+    for room, may in ROOMS.items():
+        found = {room_of(name) for module in MODULES if room_of(module) == room for name in reached(module)}
+        assert may - _BASE <= found, f"{room} may import {sorted(may - _BASE - found)}, and does not"
+
+
+def test_the_state_knows_the_gate_and_no_mechanism() -> None:
+    known = {name for module in MODULES if room_of(module) == "state" for name in reached(module)}
+    assert {name for name in known if room_of(name) == "kernel"} - {"synthstream.kernel"} == {
+        f"synthstream.kernel.{name}" for name in ("gate", "choosing", "sampling")
+    }
 
 
 def test_no_rule_allows_a_circle() -> None:

@@ -1,4 +1,5 @@
-"""Private running sums over vectors of cells. One file each, one contract (base.py), one contract suite.
+"""Private running sums over vectors of cells. One contract (base.py), one contract suite.
+One file each; those whose matrix is written out share one (written.py).
 
 It sees exact counts and hands out what passed the gate. Names are registered here; the counters of the papers register
 themselves when they are asked for.
