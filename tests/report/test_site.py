@@ -26,9 +26,10 @@ from synthstream.errors import ConfigError, SinkError
 from synthstream.publish.building import Builder
 from synthstream.publish.history import history_of
 from synthstream.release.points import PointRelease
-from synthstream.report.explorer import Explorer, library_name
-from synthstream.report.site import check_place, publish_site
+from synthstream.report.explorer import Explorer
+from synthstream.report.site import check_place, library_name, publish_site
 from synthstream.schema.binned import Number
+from synthstream.synthesizers.simulation.seeded import SeededGate
 from tests.support import streams
 from tests.support.configs import source
 from tests.support.environments import Interrupting, Recording, failing
@@ -42,19 +43,21 @@ def quiet(steps: list[int], doing: str) -> list[int]:
     return steps
 
 
-def begun(folder: Path, kind: str, *, ticks: int = streams.TICKS, extra: str = "", number: int = 3000) -> StreamConfig:
+def begun(
+    folder: Path, kind: str, *, ticks: int = streams.TICKS, extra: str = "", number: int = 3000, **how: Any
+) -> StreamConfig:
     """A stream of a kind with some releases."""
     streams.configured(folder, kind)
     path = folder / "stream.toml"
     path.write_text(path.read_text() + extra)
     streams.rows(number, 3).write_parquet(folder / "rows-1.parquet")
     config = StreamConfig.from_toml(path.read_text(), base=folder)
-    release(config, ticks)
+    release(config, ticks, **how)
     return config
 
 
-def release(config: StreamConfig, ticks: int) -> None:
-    with Stream(config) as stream:
+def release(config: StreamConfig, ticks: int, **how: Any) -> None:
+    with Stream(config, **how) as stream:
         stream.ingest()
         for _ in range(ticks):
             stream.release()
@@ -274,6 +277,33 @@ def test_points_are_explored_by_range_and_on_a_grid(made: dict[str, tuple[Stream
             count, error = release.mass({"x": edges[place]}, {"x": edges[place + 1]})
             assert facts["singles"][tick][place] == pytest.approx(count, abs=0.5)
             assert facts["errors"][tick][place] == pytest.approx(error, abs=0.06)
+
+
+@pytest.mark.parametrize("kind", ["points", "points-zcdp"])
+def test_points_whose_ranges_have_become_finer_are_explored_by_those_of_the_newest(tmp_path: Path, kind: str) -> None:
+    site = tmp_path / "site"
+    how: dict[str, Any] = {"gates": lambda tick: SeededGate(str(tick)), "seed": 1}  # noise decides how fine they are
+    config = begun(tmp_path, kind, ticks=1, number=400, **how)
+    publish_site(config, site, progress=quiet)
+    before = [table[1] for table in facts_of(site)["tables"]]
+    release(config, 7, **how)
+    publish_site(config, site, progress=quiet)
+    facts = facts_of(site)
+    sizes, edges = [table[1] for table in facts["tables"]], facts["columns"][0]["edges"]
+    assert sizes != before
+    young = synthstream.releases(tmp_path / "stream.toml").at(0)
+    assert isinstance(young, PointRelease)
+    cells = cells_of(site, 0)["count"]
+    assert len(cells) == sum(sizes)
+    singles = sum(table[1] for table in facts["tables"] if len(table[0]) == 1)
+    for place in range(sizes[0]):
+        count, error = young.mass({"x": edges[place]}, {"x": edges[place + 1]})
+        assert facts["singles"][0][place] == cells[place] == pytest.approx(count, abs=0.51)
+        assert facts["errors"][0][place] == pytest.approx(error, abs=0.06)
+    assert [len(facts[name][0]) for name in ("singles", "errors")] == [singles, singles]
+    again = tmp_path / "again"
+    publish_site(config, again, progress=quiet)
+    assert streams.published(again) == streams.published(site)
 
 
 # -- the series of all ticks, and hashes -----------------------------------------------------------------------------

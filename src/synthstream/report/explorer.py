@@ -1,7 +1,8 @@
 """What the explorer page reads: scripts that hold published numbers, so that they can be loaded from a disk too.
 
-Each release has one, ``cells.js``, that never changes; ``facts.js`` describes the stream, and has the series of single
-columns. All of it is made of releases and of public facts about their noise.
+Each release has one, ``cells.js``, that changes only if ranges of points have become finer since; ``facts.js``
+describes the stream, and has the series of single columns. All of it is made of releases and of public facts about
+their noise.
 """
 
 from __future__ import annotations
@@ -10,21 +11,19 @@ import json
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
-from functools import cache, cached_property
-from importlib import import_module
+from functools import cached_property
 from itertools import compress, pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
 
-from synthstream.errors import SinkError
 from synthstream.publish.folder import SERIES
 from synthstream.publish.history import History, Tick
 from synthstream.release.series import steps_of_calendar
 from synthstream.report.association import impossible, pairs
 from synthstream.report.distributions import kind_of, labels_of
-from synthstream.report.places import axes_of, facts_of, grid_of_nodes, in_series, masses_of
+from synthstream.report.places import axes_of, facts_of, grid_of_nodes, in_series, masses_of, over
 from synthstream.report.regions import names_in, regions_of
 from synthstream.report.scales import ranges
 from synthstream.schema.binned import Number, open_ended
@@ -174,19 +173,25 @@ class Explorer:
         return self._found.sink.read(tick.tick, SERIES).filter(pl.col("span") == span)
 
     def _masses(self, tick: Tick) -> FloatArray:
-        """Counts of a stream of points, laid out as :attr:`tables` are."""
-        nodes = self._found.nodes(tick)
-        parts = [masses_of(nodes, column) for column in self._columns if isinstance(column, Coordinate)]
-        grid = grid_of_nodes(self._found, nodes)
-        return np.concatenate([*parts, *([] if grid is None else [grid.counts.reshape(-1)])])
+        """Counts of a stream of points, laid out as :attr:`tables` are: a release may have coarser ranges, or finer."""
+        nodes, sizes = self._found.nodes(tick), [table.size for table in self.tables]
+        found = [masses_of(nodes, column) for column in self._columns if isinstance(column, Coordinate)]
+        found = [over(masses, size) for masses, size in zip(found, sizes, strict=False)]
+        if (grid := grid_of_nodes(self._found, nodes)) is not None:
+            up, across = self.tables[-1].columns
+            found.append(over(over(grid.counts, sizes[up]).T, sizes[across]).T.reshape(-1))
+        return np.concatenate(found)
 
     def _errors(self, tick: Tick) -> list[float | None] | None:
         """Of points: standard errors of the counts of single columns; ``None`` of tables."""
         if self._config.workload is not None:
             return None
         model, nodes = self._found.releases.at(tick.tick).model, self._found.nodes(tick).sort("node")
-        starts = [nodes[f"{c.name} from"].to_numpy() for c in self._columns if isinstance(c, Coordinate)]
-        found = [model.mass((own == start).astype(float))[1] for own in starts for start in np.unique(own)]
+        found = []
+        for column, table in zip(self._columns, self.tables, strict=False):
+            starts, own = np.unique(nodes[f"{column.name} from"].to_numpy(), return_inverse=True)
+            finer, coarser = max(starts.size // table.size, 1), max(table.size // starts.size, 1)
+            found += [model.mass((own // finer == at // coarser) / coarser)[1] for at in range(table.size)]
         return _rounded(pl.Series(found).fill_nan(None).round(1))
 
     # -- the stream ----------------------------------------------------------------------------------------------
@@ -201,6 +206,8 @@ class Explorer:
         clock, axes = self._config.clock, axes_of(self._columns, any_pair=self._config.workload is None)
         heads = [str(tick.manifest["chain"]["head"]) for tick in self._found.ticks]
         known, known_errors, known_steps = _known(before, heads)
+        if not self.lays_out_as(before):
+            known_errors = {}
         single = [t for t in self.tables if len(t.columns) < 2]
         ticks_of = list(zip(heads, self._found.ticks, strict=True))
         told = np.repeat([in_series(self._columns, t.columns) for t in single], [t.size for t in single])
@@ -229,6 +236,15 @@ class Explorer:
                 "steps": self._steps(known_steps),
             },
         )
+
+    def lays_out_as(self, before: str | None) -> bool:
+        """Whether an earlier script of :meth:`facts` has the same tables, and so what was written beside it is right.
+
+        Ranges of points are those of the newest release; as events come they become finer.
+        """
+        with suppress(ValueError, LookupError, TypeError, AttributeError):
+            return [table[1] for table in _read(before)["tables"]] == [table.size for table in self.tables]
+        return False
 
     def _pairs(self) -> list[tuple[int, float | None, bool]]:
         """Of tables of two columns in the newest release: how likely independent columns look as dependent, and
@@ -335,40 +351,22 @@ class Explorer:
         return [None if np.isnan(each) else each for each in found.round(4).tolist()]
 
 
+def _read(script: str | None) -> Any:
+    """What a script of facts holds. Raises ``ValueError`` if it cannot be read."""
+    return json.loads((script or "").removeprefix(_FACTS).removesuffix(");\n"))
+
+
 def _known(script: str | None, heads: Sequence[str]) -> tuple[dict[str, list[Any]], dict[str, Any], dict[str, Any]]:
     """What an earlier script holds of the same releases; nothing, if it is of others or cannot be read.
 
     Series by chain head, their errors where each value has its own, and the variances of spans.
     """
     with suppress(ValueError, LookupError, TypeError, AttributeError):
-        facts = json.loads((script or "").removeprefix(_FACTS).removesuffix(");\n"))
+        facts = _read(script)
         if facts["heads"] == list(heads[: len(facts["heads"])]):
             singles = dict(zip(facts["heads"], facts["singles"], strict=True))
             return singles, dict(zip(facts["heads"], facts["errors"], strict=False)), facts["steps"]
     return {}, {}, {}
-
-
-def library_name() -> str:
-    """The name of the library's script, which has its version. Raises as :func:`library`."""
-    found = _converter()
-    return f"vega-{found.get_vega_version()}-lite-{found.get_vegalite_versions()[-1]}.js"
-
-
-@cache
-def library() -> bytes:
-    """The charts' library as one script: Vega, Vega-Lite and Vega-Embed. It takes some seconds.
-
-    Raises:
-        SinkError: the extra ``site`` is not installed.
-    """
-    return str(_converter().javascript_bundle()).encode()
-
-
-def _converter() -> Any:
-    try:
-        return import_module("vl_convert")
-    except ImportError:
-        raise SinkError("vl-convert-python is not installed here. Say: pip install 'synthstream[site]'") from None
 
 
 def _rounded(values: pl.Series) -> list[float | int | None]:

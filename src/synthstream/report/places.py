@@ -374,6 +374,14 @@ def masses_of(nodes: pl.DataFrame, column: Coordinate) -> FloatArray:
     return nodes.group_by(name).agg(pl.col("count").sum()).sort(name)["count"].to_numpy().astype(np.float64)
 
 
+def over(masses: FloatArray, size: int) -> FloatArray:
+    """Masses over so many ranges along the first axis: coarser ones are spread evenly, finer ones added up."""
+    own = len(masses)
+    if own <= size:
+        return np.repeat(masses, size // own, axis=0) * (own / size)
+    return np.add.reduceat(masses, np.arange(0, own, own // size), axis=0)
+
+
 def coarse(column: Coordinate, mass: FloatArray) -> list[tuple[str, float]]:
     """Events in at most 16 ranges of a column, each with its label."""
     parts = np.array_split(np.arange(mass.size), min(_BARS, mass.size))

@@ -5,9 +5,9 @@
                            series of all ticks, a list of all releases, and hashes of all that lies there
     SITE/releases/000007/  a release as it was published, and what the explorer reads of it; CSV too, if asked for
 
-A release is written aside and renamed; it never changes. ``latest`` is written aside whole, and takes the place of the
-one before in one step. So a process that ends anywhere leaves the old site or the new one. All of it is made of
-releases and the configuration; the state is never opened.
+A release is written aside and renamed; it never changes, but for what the explorer reads of it. ``latest`` is written
+aside whole, and takes the place of the one before in one step. So a process that ends anywhere leaves the old site or
+the new one. All of it is made of releases and the configuration; the state is never opened.
 """
 
 from __future__ import annotations
@@ -17,9 +17,11 @@ import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
+from functools import cache, partial
+from importlib import import_module
 from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
 from synthstream.config.config import StreamConfig
 from synthstream.config.secrecy import apart
@@ -31,7 +33,7 @@ from synthstream.publish.folder import CELLS, LATEST, write_aside
 from synthstream.publish.history import History, Steps, Tick, history_of
 from synthstream.publish.readme import LISTED, SUMS
 from synthstream.report import extras
-from synthstream.report.explorer import Explorer, library, library_name
+from synthstream.report.explorer import Explorer
 from synthstream.report.page import render
 from synthstream.report.public import links, public_page, size_of, stamp_of
 
@@ -120,6 +122,7 @@ class _Site:
                 self._do("clear aside", partial(shutil.rmtree if aside.is_dir() else Path.unlink, aside))
         self._refuse_others()
         new = [place for place, tick in enumerate(self._found.ticks) if not self._is_there(tick)]
+        self._lay_out_anew([tick for place, tick in enumerate(self._found.ticks) if place not in new])
         for place in progress(new, "publishing"):
             self._put_release(self._found.ticks[place])
         # Of the CSV files of a release ``tables`` is the last one that is written.
@@ -165,6 +168,14 @@ class _Site:
         write_aside(aside, partial(self._write, content=content), self._env)
         self._do("rename release", partial(aside.rename, final))
         self._do("sync releases", partial(sync, self._releases))
+
+    def _lay_out_anew(self, there: list[Tick]) -> None:
+        """Write what the explorer reads of releases again, where points had other ranges when they were published."""
+        facts = self._latest / "facts.js"
+        before = facts.read_text(encoding="utf-8") if facts.is_file() else None
+        if self._found.config.workload is None and not self._explorer.lays_out_as(before):
+            for tick in there:
+                self._put(self._releases / f"{tick.tick:06d}" / CELLS, self._explorer.cells(tick).encode())
 
     def _write(self, folder: Path, *, content: dict[str, bytes]) -> None:
         for name, data in content.items():
@@ -249,3 +260,26 @@ class _Site:
         }
         content |= {name: text.encode() for name, text in texts.items()}
         return content | {SUMS: extras.sums(content)}
+
+
+def library_name() -> str:
+    """The name of the library's script, which has its version. Raises as :func:`library`."""
+    found = _converter()
+    return f"vega-{found.get_vega_version()}-lite-{found.get_vegalite_versions()[-1]}.js"
+
+
+@cache
+def library() -> bytes:
+    """The charts' library as one script: Vega, Vega-Lite and Vega-Embed. It takes some seconds.
+
+    Raises:
+        SinkError: the extra ``site`` is not installed.
+    """
+    return str(_converter().javascript_bundle()).encode()
+
+
+def _converter() -> Any:
+    try:
+        return import_module("vl_convert")
+    except ImportError:
+        raise SinkError("vl-convert-python is not installed here. Say: pip install 'synthstream[site]'") from None
