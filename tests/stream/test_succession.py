@@ -590,6 +590,14 @@ def test_a_successor_of_a_successor_and_a_loss_on_top_of_one(tmp_path: Path) -> 
     assert verify(config, rebuild=True) == (8, 8, [], [])
 
 
+def test_what_no_end_costs_a_successor_is_told_from_its_own_first_tick(tmp_path: Path) -> None:
+    old = half(tmp_path, events())
+    new = written(tmp_path, NEW.replace("horizon = 20", 'horizon = "unbounded"'), "new.toml")
+    (told,) = [one.words for one in plan(planned(old, new), at_ticks=[100]).cautions if one.about == "clock.horizon"]
+    assert told.startswith("An unbounded horizon costs accuracy: after 100 ticks")
+    assert told.endswith(f"those of a stream with horizon = {CUT + 100}, which would end there.")
+
+
 def test_persons_pay_the_sum_and_rows_that_wait_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("synthstream.ingest.persons._CHUNK_ROWS", 3)  # rows that wait go on some at a time
     old = half_run(tmp_path, PERSONS, gates=True)
@@ -699,17 +707,6 @@ def test_plan_says_when_larger_tables_begin_anew(tmp_path: Path, until: str, goe
             "burst."
         ]
     )
-
-
-def test_plan_says_what_no_end_costs_from_the_cut_on(tmp_path: Path) -> None:
-    old = written(tmp_path, stream_toml(PAID, SINK, horizon=20, until="2026-01-09"))
-    text = stream_toml(PAID, SINK, '[after]\nconfig = "stream.toml"\n', horizon=30, until=None)
-    new = written(tmp_path, text.replace("horizon = 30", 'horizon = "unbounded"'), "new.toml")
-    with Stream(old, gates=exact) as stream:
-        list(stream.run())
-    (told,) = [c.words for c in plan(planned(old, new), at_ticks=[3, 60]).cautions if c.about == "clock.horizon"]
-    assert "after 60 ticks" in told
-    assert "horizon = 68, which would end there" in told
 
 
 def test_the_commands_go_on_with_real_noise(tmp_path: Path) -> None:

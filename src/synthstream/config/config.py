@@ -259,9 +259,14 @@ class StreamConfig:
         return self if after is None or after.tick is None or tick >= after.tick else after.config.at(tick)
 
     @property
+    def since(self) -> int:
+        """First tick that is drawn with these settings: that of the cut, if there is one."""
+        return 0 if self.after is None else self.after.tick or 0
+
+    @property
     def own_clock(self) -> Clock:
         """The clock of its own ticks: those since the cut, if there is one."""
-        clock, since = self.clock, 0 if self.after is None else self.after.tick or 0
+        clock, since = self.clock, self.since
         left = None if clock.horizon is None else clock.horizon - since
         return replace(clock, start=clock.boundary(since), horizon=left, until=None) if since else clock
 

@@ -15,10 +15,10 @@ _DEARER = 1.05
 
 
 def no_end(config: StreamConfig, ticks: int) -> Iterator[Caution]:
-    """What an unbounded horizon costs, compared with one of ``ticks`` ticks, since the cut if there is one."""
+    """What an unbounded horizon costs, compared with one that leaves ``ticks`` ticks to these settings."""
     if config.clock.horizon is not None or config.workload is None:
         return
-    horizon = ticks + (0 if config.after is None else config.after.tick or 0)
+    horizon = config.since + ticks
     endless = synthesizer_of(config)
     ending = synthesizer_of(replace(config, clock=replace(config.clock, horizon=horizon, until=None)))
     if not (endless.exact_forecast and ending.exact_forecast):

@@ -58,7 +58,7 @@ def _of_larger_tables(config: StreamConfig, before: FloatArray) -> str:
     after = config.after
     if config.workload is None or after is None or after.tick is None:
         return ""
-    begun = 0 if after.config.after is None else after.config.after.tick or 0
+    begun = after.config.since
     made, last = synthesizer_of(after.config), after.tick - begun - 1
     if (at := made.refreshed(last)) == last or not np.any(before[config.workload.order > 1] > 0):
         return ""
