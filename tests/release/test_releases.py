@@ -385,7 +385,7 @@ def test_what_cannot_be_compared(tmp_path: Path) -> None:
     with pytest.raises(SchemaError, match="is compared with another one of its stream, not with a PointRelease"):
         found.last.compare(points.at(0))
     literal = released(tmp_path / "hypercube", "hypercube")
-    with pytest.raises(SchemaError, match="ask both releases for mass"):
+    with pytest.raises(SchemaError, match="ask each for the events in a box: mass"):
         literal.last.compare(literal.at(0))
     with pytest.raises(SchemaError, match="Did you mean 'ward'"):
         found.last.compare(found.at(0), ["wart"])

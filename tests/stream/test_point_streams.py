@@ -102,7 +102,9 @@ def test_a_box_holds_what_it_should(folder: Path) -> None:
         for bound in bounds:
             with pytest.raises(SchemaError, match="lat: a bound must be a number"):
                 release.mass({"lat": bound}, {})
-        with pytest.raises(SchemaError, match=r"ask for the events in a box: mass\(lower, upper\), or --box 'lat"):
+        with pytest.raises(
+            SchemaError, match=r"ask for the events in a box: mass\(lower, upper\), or table --box 'lat"
+        ):
             release.table(["lat"])
         with pytest.raises(SchemaError, match=r"count: .* no tables.* mass\(lower, upper\), or of all: mass\({}\)"):
             release.count("lat > 33")

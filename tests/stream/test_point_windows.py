@@ -92,6 +92,9 @@ def test_a_series_of_a_box_and_what_has_changed(released: Releases) -> None:
         released.last.compare(released.at(9), ["lat"])
     with pytest.raises(SchemaError, match="is not earlier"):
         released.at(3).compare(released.last)
+    windows = [released.between(f"2026-01-{first:02}", f"2026-01-{first + 3:02}") for first in (1, 4)]
+    with pytest.raises(SchemaError, match=r"such a difference is not known; ask each for the events in a box: .*--box"):
+        windows[1].compare(windows[0])
     last = released.last
     assert isinstance(last, PointRelease)
     with pytest.raises(SchemaError, match="lat: it lies outside of the place, which goes from "):
@@ -116,7 +119,7 @@ def test_a_series_of_a_box_and_what_has_changed(released: Releases) -> None:
     told = CliRunner().invoke(app, ["table", place, "--csv"])  # all events
     assert float(told.stdout.splitlines()[1].split(",")[1]) == pytest.approx(came(0, 19), rel=0.01)
     told = CliRunner().invoke(app, ["table", place, "lat"])
-    assert "or --box 'lat " in str(told.exception) + told.output
+    assert "or table --box 'lat " in str(told.exception) + told.output
 
 
 def test_no_window_spans_the_loss_of_a_state(released: Releases) -> None:

@@ -79,11 +79,13 @@ class PointRelease(Release):
         self, columns: Sequence[str] | str, *, where: str | None = None, model_error: bool = False
     ) -> pl.DataFrame:
         """A points stream has no tables of columns: see :attr:`tables` and :meth:`mass`."""
+        raise SchemaError(f"table: a stream of points has none; ask for {self._of_a_box}")
+
+    @property
+    def _of_a_box(self) -> str:
+        """What of points can be asked for, in words: from Python, and from the command line."""
         first = self.coordinates[0]
-        box = f"--box '{first.name} {first.min:g} {first.max:g}'"
-        raise SchemaError(
-            f"table: a stream of points has none; ask for the events in a box: mass(lower, upper), or {box}"
-        )
+        return f"the events in a box: mass(lower, upper), or table --box '{first.name} {first.min:g} {first.max:g}'"
 
     def count(self, where: str | None = None) -> NoReturn:  # noqa: ARG002
         """A points stream counts no conditions: see :meth:`mass`, and :meth:`rows` for rows that satisfy one."""
@@ -152,7 +154,7 @@ class PointRelease(Release):
             raise SchemaError(
                 "compare: a stream of points has no tables of columns; leave them out"
                 if columns is not None
-                else "compare: the error of such a difference is not known; ask both releases for mass(lower, upper)"
+                else f"compare: the error of such a difference is not known; ask each for {self._of_a_box}"
             )
         levels = zip(self.model.levels(), then.model.levels(), self.since(then.tick).known(_LISTED + 1), strict=False)
         found = [
