@@ -254,8 +254,10 @@ def test_a_missing_person_column_is_told(tmp_path: Path) -> None:
     ],
 )
 def test_all_is_measured_at_every_tick_where_that_costs_persons_far_less(tmp_path: Path, limits: str, how: str) -> None:
-    """Otherwise tables that are measured at refreshes are more exact."""
-    assert configured(tmp_path, with_unit(limits)).measures == how
+    """Otherwise tables that are measured at refreshes are more exact. So it is where no more ticks let events in."""
+    text = with_unit(limits)
+    assert configured(tmp_path, text.replace("horizon = 8", "horizon = 10")).measures == how
+    assert configured(tmp_path, text.replace("horizon = 8", "horizon = 9")).measures == "refresh"
 
 
 @pytest.mark.parametrize("delta", ["1e-9", "0"])
@@ -270,7 +272,7 @@ def test_all_is_measured_at_every_tick_where_that_costs_persons_far_less(tmp_pat
 )
 def test_what_is_measured_is_what_is_claimed(tmp_path: Path, limits: str, how: str, together: bool, delta: str) -> None:
     """Whoever says nothing gets the mechanism of that name, and the factor that is proven of it."""
-    text = with_unit(limits).replace("delta = 1e-9", f"delta = {delta}")
+    text = with_unit(limits).replace("delta = 1e-9", f"delta = {delta}").replace("horizon = 8", "horizon = 40")
     text = text.replace(
         "[source]", '[synthesizer]\nmeasure = "auto"\n[[columns]]\nname = "up"\ntype = "boolean"\n[source]'
     )
@@ -313,9 +315,9 @@ def test_no_more_events_are_paid_for_than_all_ticks_let_in(
 def test_after_a_cut_no_more_events_count_than_the_ticks_left_let_in(tmp_path: Path) -> None:
     text = with_unit("max_events = 20, max_per_tick = 1")
     old = configured(tmp_path, text.replace("horizon = 8", "horizon = 40"))
-    found = replace(old, after=After(config=old, schema=old.schema, tick=34))
-    assert group_factor(found) == group_factor(configured(tmp_path, text.replace("horizon = 8", "horizon = 6")))
-    assert group_factor(found) < 6 < group_factor(old)
+    found = replace(old, after=After(config=old, schema=old.schema, tick=28))
+    assert group_factor(found) == group_factor(configured(tmp_path, text.replace("horizon = 8", "horizon = 12")))
+    assert group_factor(found) < 12 < group_factor(old)
     new = configured(tmp_path, text.replace("horizon = 8", "horizon = 40").replace("1e-9", "0"))
     assert group_factor(replace(new, after=After(config=new, schema=new.schema, tick=34))) == 6
 
@@ -633,7 +635,8 @@ def test_the_promise_names_the_person(tmp_path: Path) -> None:
 
 
 def test_periods_promise_less_and_say_so(tmp_path: Path) -> None:
-    found = plan(configured(tmp_path, with_unit('max_events = 20, max_per_tick = 1, per = "20d"')))
+    text = with_unit('max_events = 20, max_per_tick = 1, per = "20d"')
+    found = plan(configured(tmp_path, text.replace("horizon = 8", "horizon = 40")))
     assert "within any one period of 20d" in found.words
     assert "epsilon counts k times" in found.meaning
     assert "Periods are fixed" in found.meaning

@@ -84,7 +84,6 @@ def test_counts_are_opened_to_be_stored_and_measured_alone() -> None:
         ("synthesizers/tables.py", "step"),
         ("synthesizers/epochs.py", "step"),
         ("synthesizers/papers.py", "step"),
-        ("synthesizers/points.py", "step"),
         ("synthesizers/succession.py", "carried_counts"),
         ("synthesizers/simulation/tables.py", "in_epochs"),
     }

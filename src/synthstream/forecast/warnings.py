@@ -319,7 +319,7 @@ def limited(unit: Unit) -> str:
 def _long_lists(config: StreamConfig) -> list[str]:
     """That rows of long lists may be further off than simulated ones."""
     long = [repr(c.name) for c in config.schema.columns if type(c) is Category and c.size > _LONG_LIST]
-    if not long or config.synthesizer.kind != "table":
+    if not long or config.workload is None:
         return []
     return [
         f"Long lists: rows give events of values that are lost in noise to the frequent ones. In {', '.join(long)} "
