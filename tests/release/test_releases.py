@@ -426,7 +426,7 @@ def test_a_card_in_a_notebook(tmp_path: Path) -> None:
     real = configured(tmp_path / "real", "always", until="2026-01-02")
     with Stream(real) as stream:
         assert "NOT PRIVATE" not in stream.release()._repr_html_()
-        assert "1 releases of 12, events before 2026-01-02" in stream._repr_html_()
+        assert "1 releases of 12, events before 2026-01-02<" in stream._repr_html_()
     assert "closed" in stream._repr_html_()
     shown = synthstream.plan(real, rows=False)._repr_html_()
     assert ("a plan: nothing is spent" in shown, "stderr, one column" in shown) == (True, True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from datetime import datetime
 from html import escape
 from typing import Any
 
@@ -10,6 +11,7 @@ import polars as pl
 
 from synthstream.errors import SinkError, StateError
 from synthstream.measured import NOT_PRIVATE
+from synthstream.schema.clock import written
 from synthstream.schema.columns import Column
 from synthstream.schema.schema import Schema
 
@@ -46,7 +48,7 @@ def card_of_stream(name: str, ask: Callable[[], Mapping[str, Any]]) -> str:
         return framed(name, "closed", "")
     horizon, end = status["horizon"], status["last_end"]
     about = f"{status['released']:,} releases of {'no end' if horizon is None else f'{horizon:,}'}"
-    about += "" if end is None else f", events before {end}"
+    about += "" if end is None else f", events before {written(datetime.fromisoformat(end))}"
     words = " ".join(str(claim["words"]) for claim in status["spent"])
     return framed(status["name"], about, words, secure=status["secure"])
 

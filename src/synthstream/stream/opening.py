@@ -197,8 +197,8 @@ def refuse_lost_state(config: StreamConfig, sink: Sink, copies: Copies, *, seed:
             )
         raise StateRolledBack(
             f"There is no state in {config.state}, but releases up to tick {last.tick} are published. "
-            "Starting again would draw noise twice for the same events. Put the state back, or check 'state' and "
-            f"[sink] path. {if_lost(config)} No noise was drawn."
+            "Starting again would draw noise twice for the same events. Put the state back, or check 'state'"
+            f"{'' if config.sink is None else ' and [sink] path'}. {if_lost(config)} No noise was drawn."
         )
 
 
