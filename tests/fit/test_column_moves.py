@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from benchmarks.metrics import table_errors
 
-from synthstream.fit.aims import Earlier, _possible, aims
+from synthstream.fit.aims import Earlier, aims
 from synthstream.fit.changes import lately, standing_out, towards
 from synthstream.fit.lowrank import common, orthonormal
 from synthstream.fit.moves import Effort, _layout, move
 from synthstream.fit.population import Population, fit
-from synthstream.fit.rare import real
+from synthstream.fit.rare import possible_margins, rare
 from synthstream.fit.targets import Targets, simplex
 from synthstream.measured import Measured
 from synthstream.workload import CodeArray, FloatArray, Workload
@@ -224,13 +224,29 @@ def test_rare_codes_that_never_occur_are_told_from_those_that_do() -> None:
     truth = [np.array([500.0, 480, 510, 490, 0, 0]) for _ in range(50)]
     counts = [column + rng.normal(0, 20, 6) for column in truth]
     counts = [column + (1980 - column.sum()) / 6 for column in counts]
-    found = _possible(counts, real(counts, [20.0] * 50), 1980)
+    found = possible_margins(counts, counts, [400.0] * 50, 1980)
     assert all(margin.sum() == pytest.approx(1980) for margin in found)
     never = sum(float(margin[4:].sum()) for margin in found)
     assert never < 0.2 * sum(float(simplex(column, 1980.0)[4:].sum()) for column in counts)
     # Where rare codes do occur, they stay.
-    seen = real([np.array([500.0, 60, 61, 62, 59, 63])], [20.0])[0]
-    assert seen.min() > 0.9
+    seen = rare([np.array([500.0, 60, 61, 62, 59, 63])], [20.0])[0]
+    assert seen.real.min() > 0.9
+    assert seen.clear.tolist() == [True, *[False] * 5]
+    assert seen.slack == pytest.approx([20.0] * 6)
+
+
+def test_what_is_lost_in_noise_of_a_long_list_is_not_given_to_its_frequent_codes() -> None:
+    rng, noise = np.random.default_rng(0), 40.0
+    shares = 1 / np.arange(1.0, 3001)
+    truth = np.round(48_000 * shares / shares.sum())
+    rows = int(truth.sum())
+    counts = truth + rng.normal(0, noise, truth.size)
+    (found,) = possible_margins([counts], [counts], [noise**2], rows)
+    assert (found.sum(), found.min() >= 0) == (pytest.approx(rows), True)
+    frequent = counts > 5 * noise
+    assert frequent.sum() > 10
+    assert found[frequent] == pytest.approx(counts[frequent], abs=noise)
+    assert found[~frequent].max() < 5.5 * noise
 
 
 def hidden(n: int, columns: int) -> CodeArray:

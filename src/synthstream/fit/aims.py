@@ -23,7 +23,7 @@ from synthstream.fit.empty import emptied
 from synthstream.fit.joints import Joint, estimate, possible
 from synthstream.fit.nested import grids_of, nests_of, of_nest
 from synthstream.fit.ordered import evened
-from synthstream.fit.rare import real
+from synthstream.fit.rare import possible_margins
 from synthstream.fit.targets import (
     ALONE,
     LEFT,
@@ -261,7 +261,7 @@ def _known(measured: Measured, how: _How) -> _Known:
     counts, variances = margins_of(measured, total)
     looked = set(range(len(counts))) - grids_of(how.groups) if how.ordered else set()
     calm = [evened(own, variances[c]) if c in looked else own for c, own in enumerate(counts)]
-    margins = _possible(calm, _real(counts, variances), rows)
+    margins = possible_margins(calm, counts, variances, rows)
     joints = [estimate(g, measured.workload, measured.values, variance, counts, variances, rows) for g in how.groups]
     if rows:
         # That no combination is below 0 raises each of those that hold little, and all of them together a whole margin.
@@ -310,7 +310,7 @@ def _carried(known: _Known, measured: Measured, then: Earlier) -> _Known:
         counts[c] = moved + (total - moved.sum()) / moved.size
         variances[c] += noise
         said[c] = news, noise
-    margins, carried = _possible(counts, _real(counts, variances), rows), {}
+    margins, carried = possible_margins(counts, counts, variances, rows), {}
     joints = [
         _followed(j, said, most, rows, by_cell=True)
         if rows
@@ -325,21 +325,6 @@ def _carried(known: _Known, measured: Measured, then: Earlier) -> _Known:
         factor = np.clip(now / np.maximum(base, SMALLEST), 0.0 if then.window else 1 / _MOST, _MOST)
         carried[q] = association * factor, error * factor**2
     return _Known(total, counts, variances, margins, carried, joints, known.alone)
-
-
-def _real(counts: Sequence[FloatArray], variances: Sequence[float]) -> list[FloatArray]:
-    """Probability that each code occurs at all: see :func:`synthstream.fit.rare.real`."""
-    return real(counts, [math.sqrt(max(variance, SMALLEST)) for variance in variances])
-
-
-def _possible(counts: Sequence[FloatArray], chances: Sequence[FloatArray], rows: int) -> list[FloatArray]:
-    """Margins of no code below 0, each with the sum of the rows; codes that may be nothing but noise are lowered."""
-    found = []
-    for count, chance in zip(counts, chances, strict=True):
-        nearest = simplex(count, float(rows))
-        lowered = nearest * chance
-        found.append(lowered * (rows / lowered.sum()) if lowered.sum() > 0 else nearest)
-    return found
 
 
 def _associations(

@@ -6,10 +6,14 @@ there are many such codes, a good part of all rows would hold one.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
+from synthstream.fit.targets import SMALLEST, simplex
 from synthstream.workload import FloatArray
 
 # Counts above this many standard errors stand for themselves. True counts are taken to lie on a grid, in standard
@@ -22,8 +26,52 @@ _CENTRES = (_EDGES[1:] + _EDGES[:-1]) / 2
 _STEPS, _NEVER = 100, 0.1
 
 
-def real(counts: Sequence[FloatArray], errors: Sequence[float]) -> list[FloatArray]:
-    """Probability that each code occurs at all, given its noisy count: 1 less the local false discovery rate.
+def possible_margins(
+    counts: Sequence[FloatArray], noisy: Sequence[FloatArray], variances: Sequence[float], rows: int
+) -> list[FloatArray]:
+    """Margins of no code below 0, each with the sum of the rows; codes that may be nothing but noise are lowered.
+
+    What these lose belongs to codes that stand for themselves, up to their counts: of a long list much more is lost.
+    That is spread over all, mostly the others, as far as there may be more of each (docs/decisions/0065-long-lists.md).
+
+    Args:
+        counts: of each column's codes, as they are known.
+        noisy: the same, as they were measured.
+        variances: of these, by column.
+    """
+    found = []
+    known = rare(noisy, [math.sqrt(max(variance, SMALLEST)) for variance in variances])
+    for count, (real, clear, slack) in zip(counts, known, strict=True):
+        nearest = simplex(count, float(rows))
+        lowered = nearest * real
+        room = np.where(clear, np.maximum(count - lowered, 0.0), 0.0)
+        lowered += room * min(_missing(lowered, rows) / max(float(room.sum()), SMALLEST), 1.0)
+        lowered += slack * (_missing(lowered, rows) / max(float(slack.sum()), SMALLEST))
+        found.append(lowered * (rows / lowered.sum()) if lowered.sum() > 0 else nearest)
+    return found
+
+
+def _missing(counts: FloatArray, rows: int) -> float:
+    return max(rows - float(counts.sum()), 0.0)
+
+
+class Rare(NamedTuple):
+    """What is known of a column's codes, given their noisy counts.
+
+    Args:
+        real: probability that each occurs at all: 1 less the local false discovery rate.
+        clear: whether its count stands for itself.
+        slack: how much more there may be of each, as parts of all that is missing: a standard error, but no more than
+            what is expected of it.
+    """
+
+    real: FloatArray
+    clear: NDArray[np.bool_]
+    slack: FloatArray
+
+
+def rare(counts: Sequence[FloatArray], errors: Sequence[float]) -> list[Rare]:
+    """What is known of the codes of each column.
 
     The distribution of true counts is the one of greatest likelihood (Kiefer and Wolfowitz 1956), over the rare codes
     of all columns; see Efron 2010 for the method.
@@ -33,14 +81,16 @@ def real(counts: Sequence[FloatArray], errors: Sequence[float]) -> list[FloatArr
         errors: standard error of a count of each column, above 0.
     """
     scores = [np.clip(count / error, _EDGES[0], _EDGES[-1]) for count, error in zip(counts, errors, strict=True)]
-    rare = np.concatenate([score[score < _CLEAR] for score in scores])
-    prior = _prior(rare) if rare.size else _GRID == _CLEAR
+    unclear = np.concatenate([score[score < _CLEAR] for score in scores])
+    prior = _prior(unclear) if unclear.size else _GRID == _CLEAR
     found = []
-    for score in scores:
+    for score, error in zip(scores, errors, strict=True):
         joint = _density(score) * prior
         with np.errstate(invalid="ignore"):
-            never = joint[:, 0] / joint.sum(axis=1)
-        found.append(np.where(score < _CLEAR, 1 - never, 1.0))
+            joint /= joint.sum(axis=1, keepdims=True)
+        clear = score >= _CLEAR
+        slack = error * np.where(clear, 1.0, np.minimum(joint @ _GRID, 1.0))
+        found.append(Rare(np.where(clear, 1.0, 1 - joint[:, 0]), clear, slack))
     return found
 
 

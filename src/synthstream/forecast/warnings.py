@@ -322,8 +322,8 @@ def _long_lists(config: StreamConfig) -> list[str]:
     if not long or config.workload is None:
         return []
     return [
-        f"Long lists: rows give events of values that are lost in noise to the frequent ones. In {', '.join(long)} "
-        "they can be off by up to four times the simulation, where events spread widely; measured counts are not."
+        f"Long lists: most values of {', '.join(long)} are lost in noise. Rows can be off by up to four times the "
+        "simulation, where events spread widely; measured counts are not."
     ]
 
 
