@@ -37,10 +37,12 @@ from synthstream.publish.published import Releases
 from synthstream.release.release import TableRelease
 from synthstream.schema.clock import written as moment
 from synthstream.stream import succession
+from synthstream.stream.opening import begun
 from synthstream.stream.recovery import adopt
-from synthstream.stream.succession import planned, succeed
+from synthstream.stream.succession import changes_of, planned, succeed
 from synthstream.stream.verification import verify
 from tests.support.configs import SINK, WARD, source, stream_toml
+from tests.support.configs import number as of_numbers
 from tests.support.environments import At
 from tests.support.halves import HALF, exact, half_run
 from tests.support.streams import KINDS, PERSONS, TICKS, configured, published, text_of
@@ -623,6 +625,46 @@ def test_persons_pay_the_sum_and_rows_that_wait_go_on(tmp_path: Path, monkeypatc
     with Stream(alone, gates=exact) as stream:  # the same rows without a cut: the same persons, as often
         list(stream.run())
         assert count(stream.last, [])[()] == total
+
+
+def test_a_successor_whose_ticks_let_fewer_events_in_measures_tables_otherwise_and_says_so(tmp_path: Path) -> None:
+    """Ten ticks that are left let in ten times as many events as one; six do not."""
+    unit = '{ person = "who", max_events = 20, max_per_tick = 1 }'
+    parts = (of_numbers("x", "bins = 4", high=10), SINK, source("rows-*.parquet"))
+    frame = events().with_columns(who=pl.Series([str(one % 60) for one in range(400)]))
+    frame.write_parquet(tmp_path / "rows-1.parquet")
+
+    def life(name: str, horizon: int, *more: str) -> StreamConfig:
+        made = stream_toml(WARD, *parts, *more, unit=unit, horizon=horizon, until=None)
+        return written(tmp_path, made, name)
+
+    def run(config: StreamConfig, until: int) -> Stream:
+        with Stream(config, gates=exact) as stream:
+            list(stream.run(until=config.clock.boundary(until)))
+            return stream
+
+    first = life("stream.toml", 14)
+    run(first, 4)
+    second = life("new.toml", 14, PAID, '[after]\nconfig = "stream.toml"\n')
+    assert (first.measures, second.measures, planned(first, second).measures) == ("always", "always", "always")
+    run(cut := succeed(first, second, gates=exact), 8)
+    third = life("third.toml", 14, PAID, '[after]\nconfig = "new.toml"\n')
+    told = "tables: were measured all at every tick, are measured the larger ones at refreshes"
+    assert changes_of(planned(second, third)) == [told]
+    asked = CliRunner().invoke(app, ["succeed", str(tmp_path / "new.toml"), str(tmp_path / "third.toml")])
+    assert f"What changes: {told}" in " ".join(asked.output.split())
+    expected = plan(planned(second, third), rows=False)
+    (words,) = [caution.words for caution in expected.cautions if "no effect above 6" in caution.words]
+    assert "what is left of the stream has 6 ticks" in words
+    assert "Say max_events" not in words  # a successor keeps its unit
+    config = succeed(second, third, gates=exact)
+    assert [life.measures for life in config.lives] == ["always", "always", "refresh"]
+    assert [life.own_hash for life in config.lives[1:]] == [cut.own_hash, begun(third).own_hash]
+    stream = run(third, 12)
+    assert stream.last is not None
+    assert stream.last.facts["claim"]["rho"] == expected.promise["rho"]
+    assert verify(third, rebuild=True).findings == []
+    assert Releases(third).config.measures == "refresh"
 
 
 # -- before anything is spent, and at the command line ---------------------------------------------------------------

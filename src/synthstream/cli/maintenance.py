@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -182,7 +181,7 @@ def succeed_command(
     from synthstream.config.config import load
     from synthstream.schema.clock import written
     from synthstream.stream.opening import begun
-    from synthstream.stream.succession import succeed, successor_of
+    from synthstream.stream.succession import changes_of, cut_of, succeed, successor_of
     from synthstream.synthesizers.succession import promise_of, waits_as_other
 
     no_core_dump()
@@ -192,11 +191,12 @@ def succeed_command(
         found = succeed(old, loaded, read_again=read_again, simulate=seed)
     else:
         began = begun(old)
-        successor = successor_of(began, loaded)  # what is wrong with it is said before anything is asked
+        # What is wrong with it is said before anything is asked. How tables are measured may depend on the ticks left.
+        successor = successor_of(began, loaded, tick=cut_of(began) or None)
         if not read_again and (words := waits_as_other(successor)):
             say(words)
         if not yes:
-            changes = replace(successor, after=began.after).differences(began.public_json())
+            changes = changes_of(successor)
             none = f"nothing that is counted or published. To go on as it is, keep it: synthstream run {config}"
             say(f"What changes: {'; '.join(changes) or none}")
             say(promise_of(successor).facts["words"])

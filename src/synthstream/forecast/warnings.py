@@ -153,14 +153,17 @@ def _dear_persons(config: StreamConfig, ticks: int, rate: Rate) -> Iterator[Caut
 def _more_than_ticks_let_in(config: StreamConfig) -> Iterator[Caution]:
     """A limit for a period, or for life, above what the limits of its ticks let in."""
     unit, horizon = config.privacy.unit, config.own_clock.horizon
-    spans = [(n, what) for n, what in ((unit.period, "a period"), (horizon, "the stream")) if n is not None]
+    what_ends = "the stream" if config.after is None else "what is left of the stream"
+    spans = [(n, what) for n, what in ((unit.period, "a period"), (horizon, what_ends)) if n is not None]
     number, what = min(spans, default=(unit.max_events, ""))
     if (most := unit.events_in(horizon)) < unit.max_events:
         ticks = "is one tick" if number == 1 else f"has {number:,} ticks"
+        # A successor keeps its unit.
+        advice = f" Say max_events = {most}: claims then name it." if config.after is None else ""
         yield Caution(
             "privacy.unit.max_events",
             f"max_events = {unit.max_events} has no effect above {most}: {what} {ticks}, and in a tick at most "
-            f"{unit.in_a_tick} of a person can count. Say max_events = {most}: claims then name it.",
+            f"{unit.in_a_tick} of a person can count.{advice}",
         )
 
 

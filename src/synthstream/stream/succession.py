@@ -11,6 +11,7 @@ from typing import Any
 
 from synthstream.config.after import changed_for_ever
 from synthstream.config.config import StreamConfig, load
+from synthstream.config.differing import differences
 from synthstream.environment import REAL, Env
 from synthstream.errors import ConfigError, StateError, StateMismatch, secretive
 from synthstream.ingest.counting import LATE
@@ -38,6 +39,9 @@ from synthstream.stream.stream import Stream
 from synthstream.synthesizers.assembly import claim_of, synthesizer_of
 from synthstream.synthesizers.contract import Models
 from synthstream.synthesizers.succession import carried_counts, refuse_to_carry
+
+# When tables are measured, in words.
+_TIMES = {"always": "all at every tick", "refresh": "the larger ones at refreshes", "epochs": "once an epoch"}
 
 
 def successor_of(old: StreamConfig, new: StreamConfig, *, tick: int | None = None) -> StreamConfig:
@@ -235,6 +239,19 @@ def cut_of(old: StreamConfig) -> int:
             return 0 if last is None else last.tick + 1
     newest = sink_of(old).last()
     return 0 if newest is None else newest.tick + 1
+
+
+def changes_of(successor: StreamConfig) -> list[str]:
+    """What is counted or published otherwise from the cut on, in words; nothing of which stream it goes on from."""
+    if successor.after is None:
+        return []
+    before, after = (json.loads(c.public_json()) | {"after": None} for c in (successor.after.config, successor))
+    times = [_TIMES.get(c.measures, c.measures) for c in (successor.after.config, successor)]
+    found = differences(before, after)
+    if times[0] != times[1]:  # also if nobody said so: fewer ticks are left
+        found = [text for text in found if not text.startswith("synthesizer.growth:")]
+        found.append(f"tables: were measured {times[0]}, are measured {times[1]}")
+    return found
 
 
 def planned(old: StreamConfig, new: StreamConfig) -> StreamConfig:
