@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from benchmarks.metrics import table_errors
 
+from synthstream.fit import rare as rare_codes
 from synthstream.fit.aims import Earlier, aims
 from synthstream.fit.changes import lately, standing_out, towards
 from synthstream.fit.lowrank import common, orthonormal
@@ -247,6 +248,19 @@ def test_what_is_lost_in_noise_of_a_long_list_is_not_given_to_its_frequent_codes
     assert frequent.sum() > 10
     assert found[frequent] == pytest.approx(counts[frequent], abs=noise)
     assert found[~frequent].max() < 5.5 * noise
+
+
+def test_margins_do_not_depend_on_last_bits_of_libraries(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Matrix products and exp have others on other processors."""
+    rng = np.random.default_rng(0)
+    counts = [4000 / np.arange(1.0, size + 1) + rng.normal(0, 40, size) for size in (3000, 50, 7)]
+    known = [possible_margins([each], [each], [1600.0], round(each.sum()))[0] for each in counts]
+    own, density = np.exp, rare_codes._density
+    monkeypatch.setattr(np, "exp", lambda values: np.nextafter(own(values), np.inf))
+    monkeypatch.setattr(rare_codes, "_density", lambda scores: np.asfortranarray(density(scores)))  # adds otherwise
+    for each, margin in zip(counts, known, strict=True):
+        (found,) = possible_margins([each], [each], [1600.0], round(each.sum()))
+        assert found.tobytes() == margin.tobytes()
 
 
 def hidden(n: int, columns: int) -> CodeArray:

@@ -24,6 +24,8 @@ _EDGES = np.arange(-6.0, 7.01, 0.1)
 _CENTRES = (_EDGES[1:] + _EDGES[:-1]) / 2
 # Steps of expectation and maximisation, and the share of codes that are taken never to occur before the first step.
 _STEPS, _NEVER = 100, 0.1
+# What is estimated is rounded to such parts: last bits of exp, and of matrix products, depend on the processor.
+_PARTS = 2**20
 
 
 def possible_margins(
@@ -89,8 +91,9 @@ def rare(counts: Sequence[FloatArray], errors: Sequence[float]) -> list[Rare]:
         with np.errstate(invalid="ignore"):
             joint /= joint.sum(axis=1, keepdims=True)
         clear = score >= _CLEAR
-        slack = error * np.where(clear, 1.0, np.minimum(joint @ _GRID, 1.0))
-        found.append(Rare(np.where(clear, 1.0, 1 - joint[:, 0]), clear, slack))
+        never, expected = (np.round(each * _PARTS) / _PARTS for each in (joint[:, 0], joint @ _GRID))
+        slack = error * np.where(clear, 1.0, np.minimum(expected, 1.0))
+        found.append(Rare(np.where(clear, 1.0, 1 - never), clear, slack))
     return found
 
 
