@@ -250,6 +250,15 @@ def test_what_is_lost_in_noise_of_a_long_list_is_not_given_to_its_frequent_codes
     assert found[~frequent].max() < 5.5 * noise
 
 
+def test_which_codes_occur_is_told_by_counts_as_they_were_measured() -> None:
+    """Counts that were evened have less noise than their variance says."""
+    measured = np.array([300.0, 300, *[-30.0, 30] * 20])
+    evened = np.array([300.0, 300, *[8.0] * 40])
+    ((found,), (other,)) = (possible_margins([evened], [told], [400.0], 900) for told in (measured, evened))
+    assert found[2:].std() > 1  # nobody but what was measured tells these apart
+    assert other[2:].std() < 1e-9
+
+
 def test_margins_do_not_depend_on_last_bits_of_libraries(monkeypatch: pytest.MonkeyPatch) -> None:
     """Matrix products and exp have others on other processors."""
     rng = np.random.default_rng(0)

@@ -15,13 +15,15 @@ from synthstream.config.synthesis import SynthesizerConfig
 from synthstream.errors import ConfigError, StateCorrupt
 from synthstream.forecast.planning import plan
 from synthstream.kernel.gate import Gate
+from synthstream.kinds import Queries
 from synthstream.papers.fit.rounds import Rounds
 from synthstream.privacy import Budget
-from synthstream.synthesizers.assembly import synthesizer_for
+from synthstream.synthesizers.assembly import synthesizer_for, synthesizer_of
 from synthstream.synthesizers.simulation.seeded import SeededGate
 from synthstream.workload import Workload
 from tests.support.gates import ExactGate
 from tests.support.selective import DAYS, TOML, Interrupted, Mortal, config, lived_one_answer_at_a_time, visits
+from tests.support.streams import text_of
 
 KINDS = [("selective", "mw"), ("selective", "pgm"), ("stream-mwem", "mw"), ("stream-mwem", "pgm")]
 
@@ -183,12 +185,27 @@ def test_the_plan_explains_and_forecasts(tmp_path: Path, kind: str) -> None:
 
 
 def test_the_rule_gives_the_main_algorithm_three_picks_at_most() -> None:
-    """The baseline keeps the rule alone."""
+    """Of whole tables. The baseline keeps the rule alone, and so do single queries."""
 
-    def picks(kind: str) -> int:
-        settings = SynthesizerConfig(kind=kind, events_per_tick=1e9)
+    def picks(kind: str, queries: Queries = "workloads") -> int:
+        settings = SynthesizerConfig(kind=kind, events_per_tick=1e9, queries=queries)
         workload, budget = Workload.all_up_to(2, sizes=(2, 3, 4, 5)), Budget(epsilon=1.0, delta=0.0)
         made = synthesizer_for(settings, workload=workload, budget=budget, horizon=10)
         return int(made.mechanism.picks)  # type: ignore[attr-defined]
 
     assert [picks("selective"), picks("stream-mwem")] == [3, 6]
+    assert picks("selective", "single") > 3
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "says"),
+    [
+        ('neighbours = "replace-one"', 'neighbours = "add-remove"', "publishes the exact number of events"),
+        ('state = "state"', 'state = "state"\nop = "op"', "publishes the exact number of events"),
+        ("delta = 0", "delta = 1e-9", "has no use for delta"),
+    ],
+)
+def test_the_method_of_points_refuses_what_its_proof_does_not_cover(old: str, new: str, says: str) -> None:
+    config = StreamConfig.from_toml(text_of("hypercube").replace(old, new))
+    with pytest.raises(ConfigError, match=says):
+        synthesizer_of(config)

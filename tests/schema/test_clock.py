@@ -63,6 +63,16 @@ def test_a_wait_is_a_length_of_time_whatever_the_wall_clock_does() -> None:
     assert c.over(datetime(2026, 5, 1, tzinfo=UTC), until=datetime(2026, 3, 30)) == 2
 
 
+def test_why_a_tick_is_open_asks_for_another_until_where_that_one_keeps_it_open() -> None:
+    c = Clock(start=datetime(2026, 1, 1), every="1d", column="at", horizon=None, until=datetime(2026, 1, 3))
+    assert [("until" in c.why_open(tick), c.why_open(tick).endswith("; wait.")) for tick in (1, 2)] == [
+        (False, True),  # it ends as ``until`` does
+        (True, False),
+    ]
+    assert c.why_open(2, until=c.boundary(3)).endswith("; wait.")
+    assert "say a later until" in c.why_open(2, until=c.boundary(3) - timedelta(seconds=1))
+
+
 @pytest.mark.parametrize("wait", ["0d", "3", "3 d", "1mo", "-1d", "3661d", ""])
 def test_a_wait_that_is_none_is_told(wait: str) -> None:
     with pytest.raises(ConfigError, match=r"clock\.wait = "):
