@@ -28,7 +28,19 @@ def of_the_cut(config: StreamConfig, ticks: int, stderr: Errors) -> tuple[str, .
     return (
         f"All errors are those of what is counted from {when} on. Running tables go on, and variances of both parts "
         "add up; tables with a new column begin at the cut.",
+        *_of_no_cut(config),
         *filter(None, [*known, waits_as_other(config)]),
+    )
+
+
+def _of_no_cut(config: StreamConfig) -> tuple[str, ...]:
+    """That the forecast takes all ticks for the successor's own, where the cut is not known and there is an end."""
+    if config.after is None or config.after.tick is not None or config.clock.horizon is None:
+        return ()
+    return (
+        "The cut is not known here, so all ticks up to the horizon are taken for ticks after it. With fewer, errors "
+        "are others, and tables may be measured at other times: `plan` with --after, and the file that [after] names, "
+        "counts those that are left.",
     )
 
 
