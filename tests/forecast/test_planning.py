@@ -524,6 +524,7 @@ def test_the_command_says_all_of_it(stream: Path) -> None:
     assert result.exit_code == 0, result.output
     for words in ("For the person in the data", "For the statistician", "differential privacy", "Memory", "Time"):
         assert words in result.output
+    assert "eps 1 is what this stream has" in result.output
     assert re.search(r"on disk up to [\d.]+ KB and [\d.]+ KB more", result.output)
     for words in ("Measured counts, exact", "Published rows, simulated", "horizon", "2026-01-09", "add up", "%)"):
         assert words in result.output

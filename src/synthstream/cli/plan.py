@@ -155,6 +155,8 @@ def _print_cost(shown: Console, found: Plan) -> None:
     )
     shown.print(f"Events     {found.expected.words}{guess}")
     shown.print(f"Errors     after {'; '.join(_moment(forecast) for forecast in found.forecasts)}")
+    if len(found.budgets) > 1:
+        shown.print(f"           eps {found.budget.epsilon:g} is what this stream has; other lines are to compare")
 
 
 def _moment(forecast: Forecast) -> str:
