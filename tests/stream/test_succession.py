@@ -383,7 +383,11 @@ def test_a_batch_that_comes_again_after_the_cut_counts_once(tmp_path: Path, read
         ('name = "visits"', 'name = "other"', "name: was visits"),
         ('state = "state"', 'state = "elsewhere"', "state: was"),
         ('path = "releases"', 'path = "others"', "sink: was"),
-        ('unit = "event"', 'unit = { person = "who", max_events = 3 }', "privacy.unit: was event 1"),
+        (
+            'unit = "event"',
+            'unit = { person = "who", max_events = 3 }',
+            'privacy.unit: was "event" and is { person = "who", max_events = 3 };',
+        ),
         ('unit = "event"', 'unit = "event"\nneighbours = "replace-one"', "privacy.neighbours: was add-remove"),
         ("start = 2026-01-01", "start = 2026-01-02", "clock.start"),
         ('every = "1d"', 'every = "1w"', "clock.every"),
@@ -767,7 +771,7 @@ def test_the_commands_go_on_with_real_noise(tmp_path: Path) -> None:
     assert (refused.exit_code, "[after], and below it config =" in " ".join(refused.output.split())) == (2, True)
     asked = run(["succeed", old, new])  # and nobody can answer
     assert (asked.exit_code, "Running counts keep the noise of before" in " ".join(asked.output.split())) == (2, True)
-    assert "What changes: clock.horizon: was 6, is 20; columns.paid" in asked.output
+    assert "What changes: clock.horizon: was 6, is 20; columns.paid: is a new column" in asked.output
     written(tmp_path, OLD + source("rows-*.parquet") + f"\n[after]\nconfig = {old!r}\n", "same.toml")
     asked = run(["succeed", old, str(tmp_path / "same.toml")])
     assert (asked.exit_code, "What changes: nothing that is counted" in asked.output) == (2, True)

@@ -109,5 +109,12 @@ def _both(old: object, new: object) -> str:
 
 
 def _said(value: object) -> str:
-    found = [str(part) for part in value if part is not None] if isinstance(value, tuple) else [str(value)]
-    return "not set" if value is None else " ".join(found)
+    """A value as ``stream.toml`` writes it; a tuple is a unit, as :attr:`StreamConfig.kept` has it."""
+    if not isinstance(value, tuple):
+        return "not set" if value is None else str(value)
+    kind, person, max_events, max_per_tick, per = value
+    if person is None:
+        return f'"{kind}"'
+    keys = {"person": f'"{person}"', "max_events": max_events, "max_per_tick": max_per_tick}
+    keys["per"] = None if per is None else f'"{per}"'
+    return f"{{ {', '.join(f'{key} = {part}' for key, part in keys.items() if part is not None)} }}"

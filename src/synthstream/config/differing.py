@@ -31,7 +31,12 @@ def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
     changed = [key for key in sorted(before.keys() | after.keys()) if _unlike(before.get(key), after.get(key))]
     ranks = {key: _rank(key, {*changed}) for key in changed}
     first = min(ranks.values(), default=0)
-    told = [f"{key}{_values(key, before.get(key), after.get(key))}" for key in changed if ranks[key] == first]
+    columns = {f"columns.{name}" for public in (old, new) for name in public.get(_ORDER, ())}
+    told = [
+        f"{key}{_values(before.get(key), after.get(key), key, column=key in columns)}"
+        for key in changed
+        if ranks[key] == first
+    ]
     return told or [key for key in sorted(old.keys() | new.keys()) if _unlike(old.get(key), new.get(key))]
 
 
@@ -76,8 +81,10 @@ def _flat(public: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def _values(key: str, old: Any, new: Any) -> str:
+def _values(old: Any, new: Any, key: str, *, column: bool) -> str:
     """Both values; of long lists what only one of them holds; of what stands there by its hash, that it is another."""
+    if column and None in (old, new):
+        return ": is a new column" if old is None else ": is a column no more"
     both = [_said(value) for value in (old, new)]
     if any(map(_HASH.search, both)):
         other = ": the polygon file is another one" if key.endswith(("region", "regions")) else ""
