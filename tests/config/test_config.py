@@ -38,6 +38,11 @@ def test_a_good_one(tmp_path: Path) -> None:
     assert config.workload.marginals == ((), (0,), (1,), (0, 1))
 
 
+def test_a_section_in_single_brackets_among_others_is_told() -> None:
+    with pytest.raises(ConfigError, match=r"Begin each with \[\[columns\]\], in double brackets"):
+        StreamConfig.from_toml(GOOD.replace("[[columns]]", "[columns]", 1))
+
+
 def test_a_path_in_place_of_text_is_told() -> None:
     with pytest.raises(ConfigError, match=r"This is a path, .* synthstream\.open\('stream\.toml'\)"):
         StreamConfig.from_toml("stream.toml")
@@ -72,7 +77,7 @@ def test_a_path_in_place_of_text_is_told() -> None:
         ("horizon = 8\n", "", ["clock.horizon", "unbounded"]),
         ('type = "category"', 'type = "categroy"', ["line 13", "column 'ward': type = 'categroy'", "'category'?"]),
         ('type = "category"\n', "", ["type"]),
-        ('values = ["A", "B"]', 'values = ["A", "A"]', ["number 2 of its values listed twice, first as number 1"]),
+        ('values = ["A", "B"]', 'values = ["A", "A"]', ["number 2 of its values is listed twice, first as number 1."]),
         (
             'type = "category"',
             'type = "category"\nmissing = false',
@@ -83,7 +88,7 @@ def test_a_path_in_place_of_text_is_told() -> None:
         ("min = 0\n", "", ["line 17", "column 'age': min", "never taken from the data"]),
         ("max = 100", "max = -100", ["min must be below max"]),
         ("bins = 4", "bins = 0", ["bins must be at least 1"]),
-        ('name = "age"', 'name = "ward"', ["'ward' listed twice"]),
+        ('name = "age"', 'name = "ward"', ["'ward' is listed twice"]),
         ("[sink]", "[synthesizer]\norder = 9\n[sink]", ["synthesizer.order"]),
         ("[sink]", '[synthesizer]\nmarginals = [["wrad"]]\n[sink]', ["'wrad' is not a column", "Did you mean 'ward'?"]),
         ("[sink]", '[synthesizer]\ncounter = "bltt"\n[sink]', ["Did you mean 'blt'?"]),
@@ -118,6 +123,8 @@ def test_a_path_in_place_of_text_is_told() -> None:
         ),
         ('name = "visits"', "name = visits", ["not valid TOML", "line 1", "Texts stand in quotes"]),
         ('every = "1d"', "every = 1d", ["line 10", "Texts stand in quotes"]),
+        ('["A", "B"]', '["A", "B"', ["Unclosed array", "A list ends with ]"]),
+        ("[clock]", "[clocks]", ["clock: this section is required. Begin it with [clock]", "Did you mean 'clock'?"]),
         ('name = "visits"', 'name = "a"\nname = "b"', ["line 2", ". name is there before. Leave one of them"]),
         ("[sink]", "[clock]\n[sink]", ["line 23", ". [clock] is there before"]),
         ('name = "visits"', "name = “visits”", ['Quotation marks are straight ones, as in "visits"']),
@@ -131,6 +138,7 @@ def test_a_path_in_place_of_text_is_told() -> None:
         ("min = 0", 'edges = "0, 18"', ["column 'age': edges = '0, 18'", "brackets, as in [0, 18, 65]"]),
         ("min = 0\nmax = 100\nbins = 4", "edges = [5]", ["column 'age': edges: say where each bin begins, two"]),
         ("bins = 4", "bins = 4\ndecimal = 2", ["column 'age': decimal: there is no", "Did you mean 'decimals'?"]),
+        ('type = "category"', 'type = "boolean"', ["values: there is no", 'It belongs to type = "category".']),
         ('type = "category"', 'type = "category"\ndecimals = 2', ['It belongs to type = "number".']),
         ('values = ["A", "B"]', 'categories = ["A", "B"]', ["categories: there is no", "Did you mean 'values'?"]),
         ("[[columns]]", "[[column]]", ["column: there is no such key here. Did you mean 'columns'?"]),

@@ -100,6 +100,8 @@ class KeywordProblems(Problems):
         kind, last, of_column = detail["type"], path[-1:], path[:1] == ("columns",)
         if path == ("columns",) and kind != "missing":
             return "columns: must be a list of dicts, one for each column, or a dict of them by name"
+        if kind == "missing" and len(path) == 1:
+            return f"{key}: this key is required"
         if kind in _WANTED and last not in (("unit",), ("bounds",)):
             return self._refused(path, detail["input"], _WANTED[kind])
         if of_column and kind not in ("missing", "literal_error", "union_tag_invalid", "union_tag_not_found"):

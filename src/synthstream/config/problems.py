@@ -148,8 +148,8 @@ class Problems:
         homes = sorted({name.partition(".")[0] for name, keys in self._sections.items() if name and last in keys})
         if last == "op":
             return " It stands at the top of the file, before the first section."
-        if path[0] == "columns" and homes == ["columns"]:
-            types = [name.partition(".")[2] for name, keys in self._sections.items() if last in keys]
+        types = [n.removeprefix("columns.") for n, keys in self._sections.items() if "columns." in n and last in keys]
+        if path[0] == "columns" and types:
             return f" It belongs to type = {' or '.join(map(_quoted, types))}."
         asked = _KEYS[last] if _KEYS.get(last) in known else last
         near = "" if len(path) == 1 and homes and not section else like(asked, known)
@@ -186,6 +186,7 @@ _SLIPS = (
         "In double quotes \\ begins an escape: write / in a path, or put it in '...'",
     ),
     (r"Illegal character '\\n'|Expected \"'\"", "", "A quotation mark is not closed"),
+    ("Unclosed array", "", "A list ends with ]: it is missing above"),
     ("Expected '='", r"^\s*[\w.-]+\s*:", "After a key stands =, not :"),
     ("", r"=\s*(True|False)\b", "Write true or false, in small letters"),
     ("", r"=\s*\d+([-./])\d+\1\d", "Dates are written as 2026-01-31"),
@@ -199,7 +200,9 @@ def hint_of(text: str, error: str) -> str:
         return f". This is a path, and here its text is asked for. A stream of a file is synthstream.open({text!r})"
     number = re.search(r"at line (\d+)", error)
     line = text.splitlines()[int(number[1]) - 1] if number and int(number[1]) <= len(text.splitlines()) else ""
-    if "twice" in error and (section := re.match(r"\s*\[(\w+)\]", line)) and section[1] in _ARRAYS:
+    section = re.match(rf"\s*\[+\s*({'|'.join(_ARRAYS)})\b", line)
+    single = section and re.search(rf"^\s*\[\s*{section[1]}\s*\]", text, re.MULTILINE)
+    if section and single and ("twice" in error or "overwrite" in error):
         return f". Begin each with {_heading(section[1])}, in double brackets"
     if ("twice" in error or "overwrite" in error) and (key := re.match(r"\s*(\[*\s*[\w.-]+\s*\]*)", line)):
         return f". {key[1].strip()} is there before. Leave one of them"
@@ -216,6 +219,9 @@ _NO_SECTION = ("model_type", "model_attributes_type", "dict_type", "tuple_type")
 # Sections that there may be several of.
 _ARRAYS = ("mirror", "columns", "constraints")
 
+# Sections that every file has.
+_SECTIONS = ("privacy", "clock", "columns")
+
 
 def _quoted(word: str) -> str:
     return f'"{word}"'
@@ -231,6 +237,8 @@ def _worded(detail: Any, path: Path, key: str) -> str:
     found = detail.get("input")
     if kind == "string_pattern_mismatch":
         return f"{key} = {found!r}: {_FORMS.get(last, _PLAIN)}"
+    if kind == "missing" and len(path) == 1 and last in _SECTIONS:
+        return f"{key}: this section is required. Begin it with {_heading(last)}, and write its keys below"
     if kind in ("missing", "union_tag_not_found"):
         return f"{key}: this key is required{_why(last)}"
     if len(path) == 1 and (kind in _NO_SECTION or last == "columns"):

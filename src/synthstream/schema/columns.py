@@ -275,4 +275,5 @@ def distinct(where: str, names: Sequence[str], *, shown: bool = True) -> None:
         if not name.isprintable():
             raise SchemaError(f"{where}: {called} holds characters that cannot be printed; leave them out")
         if first.setdefault(name, number) < number:
-            raise SchemaError(f"{where}: {called} listed twice" + ("" if shown else f", first as number {first[name]}"))
+            where_else = "" if shown else f", first as number {first[name]}"
+            raise SchemaError(f"{where}: {called} is listed twice{where_else}. Leave one of them")
