@@ -33,8 +33,8 @@ def possible_margins(
 ) -> list[FloatArray]:
     """Margins of no code below 0, each with the sum of the rows; codes that may be nothing but noise are lowered.
 
-    What these lose belongs to codes that stand for themselves, up to their counts: of a long list much more is lost.
-    That is spread over all, mostly the others, as far as there may be more of each (docs/decisions/0065-long-lists.md).
+    What these lose belongs first to codes that stand for themselves, up to their counts. Of a long list more is left:
+    it is spread over all codes, as far as there may be more of each (docs/decisions/0065-long-lists.md).
 
     Args:
         counts: of each column's codes, as they are known.
