@@ -75,7 +75,7 @@ def publish_command(
     loaded = configured(config, simulate=simulate)
     if simulate:
         warn(console())
-    when_stopped(lambda: "The site is as it was, or as it should be. Say the same again.")
+    when_stopped(lambda: "Say the same again: until then pages may be old ones.")
     changed = publish_site(loaded, site, csv=csv, progress=bar)
     say(f"{site / 'index.html'}: {'made from published releases alone' if changed else 'is up to date'}.")
     say(f"{site / LATEST / 'explorer.html'}: the explorer; it opens without a web server, too.")

@@ -69,7 +69,7 @@ def publish_site(config: StreamConfig, folder: Path, *, progress: Steps, csv: bo
         with _alone(folder):
             return _Site(found, folder, env, csv=csv).publish(progress)
     except OSError as error:
-        raise SinkError(f"{folder}: {words(error)}. The site is as it was; say the same again.") from error
+        raise SinkError(f"{folder}: {words(error)}. Say the same again: until then pages may be old ones.") from error
 
 
 def check_place(config: StreamConfig, folder: Path) -> None:
