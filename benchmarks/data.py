@@ -191,6 +191,23 @@ def lookup(seed: int) -> Batches:
     return _batches(_table([code, group, area, kind, other, flag.astype(np.int64)]), (250, 180, 9, 4, 4, 2), 500)
 
 
+def products(seed: int) -> Batches:
+    """48,000 rows of four columns, 800 a tick: a list of 3,000 values as frequent as 1, 1/2, 1/3, ..., what group of
+    twelve each is in, and two columns of which one goes with the group.
+
+    Most values are lost in noise, and yet hold half of all rows. From the middle on a tenth of the rows have a value of
+    the last hundred.
+    """
+    rng, rows, number = np.random.default_rng(seed), 48_000, 3_000
+    shares = 1 / np.arange(1, number + 1)
+    product = rng.choice(number, size=rows, p=shares / shares.sum())
+    late = (np.arange(rows) >= rows // 2) & (rng.random(rows) < 0.1)
+    product = np.where(late, rng.integers(number - 100, number, rows), product)
+    group = np.random.default_rng(4).integers(0, 12, number)[product]
+    paid = np.where(rng.random(rows) < 0.6, group % 4, rng.integers(0, 4, rows))
+    return _batches(_table([product, group, paid, rng.integers(0, 5, rows)]), (number, 12, 4, 5), 800)
+
+
 def bursts(seed: int) -> Batches:
     """Seven columns, 300 ticks: most of about five events, every seventh of none, and eight of 5,000.
 
@@ -305,6 +322,7 @@ STREAMS: dict[str, Callable[[int], Batches]] = {
     "evictions-fortnightly": lambda seed: evictions("2w"),
     "earthquakes": lambda seed: earthquakes(),
     "lookup": lookup,
+    "products": products,
     "bursts": bursts,
     "wide": wide,
     "wide-independent": wide_independent,

@@ -119,6 +119,16 @@ def test_a_code_decides_its_group_and_most_codes_are_rare() -> None:
     assert np.median(np.bincount(code)) < 0.003 * len(code)
 
 
+def test_most_products_are_rare_and_some_come_late() -> None:
+    product, group = stream("products").codes[:, :2].T
+    assert len(np.unique(np.stack([product, group]), axis=1).T) == len(np.unique(product)) > 2_500
+    often = np.sort(np.bincount(product))[::-1]
+    assert often[:5].min() > 500
+    assert np.mean(often < 40) > 0.9
+    late = product >= 2_900
+    assert late[24_000:].mean() > 5 * late[:24_000].mean()
+
+
 def test_bursts_differ_and_a_value_comes_late() -> None:
     found = stream("bursts")
     sizes = np.diff([0, *found.ends])
