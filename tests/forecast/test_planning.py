@@ -563,9 +563,7 @@ def test_a_wide_table_is_planned_in_seconds() -> None:
 def test_a_long_list_of_values_without_delta_is_planned_in_seconds() -> None:
     text = stream_toml(category("sku", *map(str, range(3_000))), category("store", *map(str, range(40))))
     assert "delta = 1e-9" in text
-    found = of(text.replace("delta = 1e-9", "delta = 0"))
-    assert "left out" in found.notes[0]
-    assert any("Long lists: most values of 'sku' are lost in noise" in note for note in found.notes)
+    assert "left out" in of(text.replace("delta = 1e-9", "delta = 0")).notes[0]
 
 
 def test_json_is_clean_and_complete(stream: Path, tmp_path: Path) -> None:

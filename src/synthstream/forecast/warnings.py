@@ -29,9 +29,6 @@ from synthstream.workload import Workload
 
 # Columns with fewer values are never too large.
 _FEW_VALUES = 16
-# From so many on, rows of a list were off by more than the simulation says: 1.5, 2.6 and 3.7 times at 1,000, 3,000 and
-# 10,000 products of which the first 40 had half of the sales.
-_LONG_LIST = 1_000
 # So many of the columns that are too large are named.
 _NAMED = 3
 _DAY, _MONTHS = 86_400, range(1, 13)
@@ -319,17 +316,6 @@ def limited(unit: Unit) -> str:
     return f"Counts hold the events within each person's limit{f': {fewer}' if fewer else ' in each tick'}."
 
 
-def _long_lists(config: StreamConfig) -> list[str]:
-    """That rows of long lists may be further off than simulated ones."""
-    long = [repr(c.name) for c in config.schema.columns if type(c) is Category and c.size > _LONG_LIST]
-    if not long or config.workload is None:
-        return []
-    return [
-        f"Long lists: most values of {', '.join(long)} are lost in noise. Rows can be off by up to four times the "
-        "simulation, where events spread widely; measured counts are not."
-    ]
-
-
 def deviation(tables: Mapping[int, int]) -> str:
     """How far real errors of published rows may be from those on the assumed shape, in a sentence.
 
@@ -389,7 +375,6 @@ def notes_of(config: StreamConfig, moments: Mapping[int, str]) -> tuple[str, ...
             notes.append(f"Region: {share} lies outside of the box. Events there count in the nearest cell inside.")
     if config.schema.places:
         notes.append(f"Places: {words_of(config.schema)} Grids get a part of the budget of their own.")
-    notes += _long_lists(config)
     if allowed := config.constraints.words(config.schema):
         notes.append(
             f"Constraints: {allowed} Published rows hold no other one. Private rows are counted as they are, and the "

@@ -14,6 +14,8 @@ from synthstream.workload import CodeArray, FloatArray
 # all.
 _CLASSES, _TYPICAL = 10, 0.5
 _EVEN, _STEEP = 0.5, 2.5
+# Of a list of more values than this, such as products or diagnoses, no few have nearly all.
+_LONG, _LESS_STEEP = 100, 1.25
 # Cells that no list names: this share of a column's rows each.
 _OWN = 0.01
 
@@ -43,7 +45,7 @@ class LatentClasses:
         self._weights = _zipf(_CLASSES)
         self._laws: list[FloatArray] = []
         for size, extra in zip(sizes, own, strict=True):
-            power = rng.uniform(_EVEN, _STEEP)
+            power = rng.uniform(_EVEN, _STEEP if size <= _LONG else _LESS_STEEP)
             common, *kinds = (_column(size, extra, power, rng) for _ in range(1 + _CLASSES))
             self._laws.append((1 - _TYPICAL) * common + _TYPICAL * np.stack(kinds))
 
