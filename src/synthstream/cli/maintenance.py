@@ -180,8 +180,7 @@ def succeed_command(
     """
     from synthstream.config.config import load
     from synthstream.schema.clock import written
-    from synthstream.stream.opening import begun
-    from synthstream.stream.succession import changes_of, cut_of, succeed, successor_of
+    from synthstream.stream.succession import changes_of, planned, succeed
     from synthstream.synthesizers.succession import promise_of, waits_as_other
 
     no_core_dump()
@@ -190,9 +189,7 @@ def succeed_command(
     if simulate:
         found = succeed(old, loaded, read_again=read_again, simulate=seed)
     else:
-        began = begun(old)
-        # What is wrong with it is said before anything is asked. How tables are measured may depend on the ticks left.
-        successor = successor_of(began, loaded, tick=cut_of(began) or None)
+        successor = planned(old, loaded)  # what is wrong with it is said before anything is asked
         if not read_again and (words := waits_as_other(successor)):
             say(words)
         if not yes:
