@@ -21,7 +21,7 @@ from benchmarks.clouds import Cloud, points
 from benchmarks.environment import environment
 from synthstream.accounting.gaussian import largest_rho
 from synthstream.kernel.counters import Blt, Counter, Kary, Restarted, Simple, Toeplitz
-from synthstream.kernel.counters.written import Dense
+from synthstream.kernel.counters.dense import Dense
 from synthstream.papers.counters import Binary, Block, Hybrid
 
 TICKS = (10, 100, 1_000)

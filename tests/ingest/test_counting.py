@@ -21,7 +21,7 @@ from synthstream.counts import Counts
 from synthstream.errors import BatchConflict, ConfigError, CountsMismatch, SchemaError
 from synthstream.evaluate.custodian import Truth
 from synthstream.ingest.counting import encode
-from synthstream.kernel.counters.base import Encoded
+from synthstream.kernel.counters.matrix import Encoded
 from synthstream.papers.counters.sparse import Arrivals
 from synthstream.schema.binned import bins_of
 from synthstream.synthesizers.simulation.seeded import SeededGate

@@ -14,8 +14,9 @@ from benchmarks.least_error import above, least
 from synthstream.kernel import counters
 from synthstream.kernel.counters import Blt, Counter, Kary, Restarted, Simple, Toeplitz, counter, restarted
 from synthstream.kernel.counters.base import LAST_TICK, clip, root_above, rounded_up
-from synthstream.kernel.counters.blt import advance
-from synthstream.kernel.counters.written import Dense, ToeplitzCounter
+from synthstream.kernel.counters.dense import Dense
+from synthstream.kernel.counters.toeplitz import ToeplitzCounter
+from synthstream.kernel.leaky import advance
 from synthstream.kernel.sampling import LARGEST_SCALE
 from synthstream.kinds import COUNTERS as COUNTER_NAMES
 from synthstream.papers.counters import Binary, Block, Hybrid

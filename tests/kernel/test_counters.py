@@ -12,7 +12,8 @@ import pytest
 
 from synthstream.errors import HorizonExhausted
 from synthstream.kernel.counters import Blt, Counter, Kary, Restarted, Simple, State, Toeplitz, base, counter, restarted
-from synthstream.kernel.counters.base import LARGEST_COUNT, MatrixCounter
+from synthstream.kernel.counters.base import LARGEST_COUNT
+from synthstream.kernel.counters.matrix import MatrixCounter
 from synthstream.kernel.gate import Question
 from synthstream.kernel.sampling import LARGEST_SCALE
 from synthstream.kinds import Noise

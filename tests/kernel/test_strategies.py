@@ -7,9 +7,10 @@ import pytest
 
 from synthstream.errors import BudgetExceeded
 from synthstream.fit.ahead import Ahead
-from synthstream.kernel.counters import kary, written
+from synthstream.kernel import counters
+from synthstream.kernel.counters import kary
+from synthstream.kernel.counters.dense import Dense
 from synthstream.kernel.counters.kary import Kary
-from synthstream.kernel.counters.written import Dense
 from synthstream.kernel.epochs import Epochs
 from synthstream.kernel.tables import Marginals, Refreshed
 from synthstream.privacy import Budget, Ledger
@@ -31,7 +32,7 @@ def other_matrix(weights: tuple[float, ...]) -> FloatArray:
 
 
 def test_the_sensitivity_is_that_of_any_matrix(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(written, "of_least_variance", other_matrix)
+    monkeypatch.setattr(counters.dense, "of_least_variance", other_matrix)
     dense = Dense(weights=(1.0,) * TICKS, horizon=TICKS)
     for at in range(TICKS):
         state, moved = dense.init(1), 0.0
@@ -46,7 +47,7 @@ def test_the_sensitivity_is_that_of_any_matrix(monkeypatch: pytest.MonkeyPatch) 
 
 def test_a_matrix_that_could_leave_64_bits_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     for factor in (1.5, np.nan):
-        monkeypatch.setattr(written, "of_least_variance", lambda weights, by=factor: by * other_matrix(weights))
+        monkeypatch.setattr(counters.dense, "of_least_variance", lambda weights, by=factor: by * other_matrix(weights))
         with pytest.raises(ArithmeticError, match="leave 64 bits"):
             Dense(weights=(1.0,) * TICKS, horizon=TICKS).sensitivity()
 

@@ -31,7 +31,11 @@ MODULES: dict[str, tuple[str, ...]] = {
     "kernel/epochs.py": _EPOCHS,
     "kernel/points.py": _POINTS,
     "kernel/turnstile.py": ("tests/kernel/test_turnstile.py", "-k", "not bug"),
-    **{f"kernel/counters/{name}.py": _COUNTERS for name in ("__init__", "base", "written")},
+    **{
+        f"kernel/counters/{name}.py": _COUNTERS
+        for name in ("__init__", "base", "matrix", "simple", "toeplitz", "dense")
+    },
+    "kernel/leaky.py": _of("blt"),
     "kernel/counters/kary.py": (_STRATEGIES, *_of("kary or arity")),
     **{f"kernel/counters/{name}.py": _of(name) for name in ("blt", "restarted")},
     "papers/counters/spans.py": _of("block or binary or hybrid"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from synthstream.kernel.counters import Blt, Counter, Kary, Restarted, Simple, Toeplitz
-from synthstream.kernel.counters.written import Dense
+from synthstream.kernel.counters.dense import Dense
 from synthstream.kernel.gate import Gate, Question
 from synthstream.papers.counters import Binary, Block, Hybrid
 from synthstream.strategies.matrices import nodes_of_prefix

@@ -12,7 +12,7 @@ import numpy as np
 
 from synthstream.kernel.counters import Counter, State
 from synthstream.kernel.counters.base import clip, inner, outer
-from synthstream.kernel.counters.written import Dense
+from synthstream.kernel.counters.dense import Dense
 from synthstream.kernel.gate import Gate
 from synthstream.kernel.spending import Mechanism
 from synthstream.kinds import Split

@@ -11,7 +11,7 @@ from typing_extensions import override
 
 from synthstream.kernel.counters import Counter, State
 from synthstream.kernel.counters.base import clip
-from synthstream.kernel.counters.written import Simple
+from synthstream.kernel.counters.simple import Simple
 from synthstream.kernel.gate import Gate
 from synthstream.measured import Measured
 from synthstream.papers.rounds import Fitting, InRounds

@@ -15,7 +15,7 @@ from synthstream.ingest.bounding import arrivals
 from synthstream.ingest.counting import PrivateRows
 from synthstream.ingest.persons import Contributions
 from synthstream.kernel.counters import Kary, Simple, State, Toeplitz
-from synthstream.kernel.counters.base import Encoded, MatrixCounter
+from synthstream.kernel.counters.matrix import Encoded, MatrixCounter
 from synthstream.kernel.epochs import Epochs
 from synthstream.kernel.gate import Gate, Question
 from synthstream.kernel.tables import Marginals

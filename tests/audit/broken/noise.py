@@ -139,8 +139,6 @@ def another_source_of_noise(patch: Patch) -> None:
     """A counter that draws its noise by itself, from NumPy."""
     honest = suites.kernel_sources()
     line = 'total: FloatArray = state["sum"] + released'
-    assert line in honest["counters/written.py"]
-    broken = honest["counters/written.py"].replace(
-        line, line + " + np.random.default_rng().laplace(size=released.size)"
-    )
-    patch.setattr(suites, "kernel_sources", lambda: honest | {"counters/written.py": broken})
+    assert line in honest["counters/simple.py"]
+    broken = honest["counters/simple.py"].replace(line, line + " + np.random.default_rng().laplace(size=released.size)")
+    patch.setattr(suites, "kernel_sources", lambda: honest | {"counters/simple.py": broken})

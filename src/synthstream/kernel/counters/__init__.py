@@ -1,5 +1,5 @@
-"""Private running sums over vectors of cells. One contract (base.py), one contract suite.
-One file each; those whose matrix is written out share one (written.py).
+"""Private running sums over vectors of cells. One contract (base.py), one contract suite, one file each.
+What those that are matrices share is in matrix.py.
 
 It sees exact counts and hands out what passed the gate. Names are registered here; the counters of the papers register
 themselves when they are asked for.
@@ -14,7 +14,8 @@ from synthstream.kernel.counters.base import Counter, State
 from synthstream.kernel.counters.blt import Blt
 from synthstream.kernel.counters.kary import Kary
 from synthstream.kernel.counters.restarted import Restarted
-from synthstream.kernel.counters.written import Simple, Toeplitz
+from synthstream.kernel.counters.simple import Simple
+from synthstream.kernel.counters.toeplitz import Toeplitz
 from synthstream.kinds import COUNTERS, Noise
 from synthstream.strategies.matrices import best_counter
 
