@@ -46,7 +46,9 @@ def check(config: StreamConfig | str | Path, *rows: Frame | str | Path) -> str:
     Raises:
         SchemaError: a frame lacks a column. ``ConfigError``: there are no files. ``SourceError``: one is not there.
 
-    Example: ``print(synthstream.check(config, frame))``
+    Example:
+        >>> print(synthstream.check("stream.toml").splitlines()[0])
+        PRIVATE  trips: 8,000 rows in 1 file(s)
     """
     config = load(config)
     said = [path_of(one) if isinstance(one, str | Path) else one for one in rows]

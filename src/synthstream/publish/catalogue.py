@@ -89,6 +89,12 @@ def describe(config: StreamConfig | str | Path) -> bool:
 
     Raises:
         SinkError: there is no release, or the folder cannot be written. Releases are never touched.
+
+    Example:
+        >>> with synthstream.open("stream.toml") as stream:
+        ...     _ = list(stream.run())
+        >>> synthstream.describe("stream.toml"), synthstream.describe("stream.toml")
+        (True, False)
     """
     config = load(config)
     texts = descriptions(config)

@@ -49,7 +49,12 @@ def releases(place: str | Path | StreamConfig, *, simulate: bool = False, copy: 
         NotReleased: it has no ``[sink]``.
         SinkError: a web server does not answer.
 
-    Example: ``synthstream.releases("https://data.example.org/evictions").last.table("zone")``
+    Example:
+        >>> with synthstream.open("stream.toml") as stream:
+        ...     _ = list(stream.run())
+        >>> january = synthstream.releases("stream.toml").last
+        >>> january.rows(1000, where="minutes >= 30").height
+        1000
     """
     if not isinstance(place, str | Path | StreamConfig):
         raise TypeError(f"releases takes a path, an address or a StreamConfig, not {type(place).__name__}")
@@ -71,12 +76,14 @@ class Releases:
 
     Raises ``NotReleased`` if the stream has no ``[sink]``.
 
-    Example::
-
-        releases = synthstream.releases("stream.toml")
-        releases.last.rows(1000, where="age >= 60")
-        releases.last.compare(releases.at("2015-01-01"), ["zone"])
-        releases.between("2015-01-01", "2015-02-01").table(["zone"])
+    Example:
+        >>> with synthstream.open("stream.toml") as stream:
+        ...     _ = list(stream.run())
+        >>> releases = synthstream.releases("stream.toml")
+        >>> len(releases), releases.last.tick, releases.at("2026-01-19").tick
+        (4, 3, 1)
+        >>> releases.between("2026-01-12", "2026-01-26").table("zone")["zone"].to_list()
+        ['north', 'south', 'harbour', 'other', 'missing']
     """
 
     def __init__(self, config: StreamConfig, *, sink: ParquetSink | None = None) -> None:

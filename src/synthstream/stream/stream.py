@@ -46,8 +46,10 @@ def open(  # noqa: A001 - public
 ) -> Stream:
     """Open the stream that a ``stream.toml`` describes; resume it where it stopped. All else is as in :class:`Stream`.
 
-    Raises:
-        ConfigError, StateError, MirrorError: the file is not a valid configuration; or as :class:`Stream`.
+    Example:
+        >>> with synthstream.open("stream.toml") as stream:
+        ...     [release.tick for release in stream.run()]
+        [0, 1, 2, 3]
     """
     return Stream(path, simulate=simulate, unchecked=unchecked, begin=begin)
 
@@ -70,7 +72,13 @@ class Stream:
     Raises:
         StateLocked, StateMismatch, StateRolledBack, StateCorrupt, StateError: the state cannot be used.
         MirrorError: a mirror cannot be asked what it holds, or holds nothing any more.
-        BudgetExceeded: the budget does not cover the stream.
+        BudgetExceeded: the budget does not cover the stream. ``ConfigError``: the file is no valid configuration.
+
+    Example:
+        >>> with synthstream.Stream("stream.toml") as stream:
+        ...     stream.update("trips.parquet", batch_id="january")
+        ...     stream.release().rows(1000).columns
+        ['zone', 'minutes']
     """
 
     def __init__(
@@ -152,21 +160,16 @@ class Stream:
                 they count again. An id that was counted before a cut never counts again, whatever comes under it.
 
         Raises:
-            SchemaError: a column is missing.
-            BatchConflict: the id came before with other content; nothing was counted.
+            SchemaError: a column is missing. ``BatchConflict``: the id came before with other content.
         """
         self._intake.update(rows, batch_id=batch_id, open_tick=self._open_tick())
 
     @alone
     def add(self, counts: CountsByTick, *, batch_id: str | None = None) -> None:
-        """Take rows that were counted elsewhere, by :class:`synthstream.Counting`. Committed on return.
-
-        Args:
-            batch_id: as for :meth:`update`.
+        """Take rows that were counted elsewhere, by :class:`synthstream.Counting`; see :meth:`update`.
 
         Raises:
             CountsMismatch: they are counts of a stream with other settings, or this stream protects persons.
-            BatchConflict: the id came before with other content; nothing was counted.
         """
         self._intake.add(counts, batch_id=batch_id, open_tick=self._open_tick())
 

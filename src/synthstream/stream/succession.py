@@ -115,11 +115,12 @@ def succeed(
         ConfigError: see :func:`successor_of`.
         StateError: there is no state, or nothing was released, or rows that wait cannot count over the new columns.
 
-    Example::
-
-        new = StreamConfig.of(..., after={"config": old, "fill": {"paid": "false"}})
-        synthstream.succeed(old, new)
-        stream = synthstream.Stream(new)
+    Example:
+        >>> with synthstream.open("stream.toml") as stream:
+        ...     _ = list(stream.run(until="2026-01-26"))
+        >>> cut = synthstream.succeed("stream.toml", "next.toml").cuts[0]
+        >>> cut["tick"]
+        3
     """
     old, new = load(old), load(new)
     if simulate is not None:
@@ -203,9 +204,9 @@ def _refuse_to_move(config: StreamConfig) -> None:
     """Raise unless whatever waits can go on. Looks at settings alone, never at whether anything waits."""
     if why := refuse_to_carry(config):
         raise StateMismatch(
-            f"Rows that wait for later ticks cannot go on as they are: {why}. Say --read-again: what waits is "
-            "forgotten, all files and logs of the source are read again, and rows dated from the cut on count; push "
-            "again what was pushed and is dated so. Nothing was changed."
+            f"Rows that wait for later ticks cannot go on as they are: {why}. Say --read-again (in Python, "
+            "read_again=True): what waits is forgotten, all files and logs of the source are read again, and rows "
+            "dated from the cut on count; push again what was pushed and is dated so. Nothing was changed."
         )
 
 
