@@ -22,7 +22,7 @@ from synthstream.measured import Measured
 from synthstream.privacy import Budget, Unit
 from synthstream.synthesizers.epochs import InEpochs
 from synthstream.synthesizers.simulation.seeded import SeededGate
-from synthstream.synthesizers.windowing import Fitting
+from synthstream.synthesizers.windowing import RowFitting
 from synthstream.workload import FloatArray, IntArray, Workload
 from tests.support.models import table_of
 
@@ -234,7 +234,7 @@ def test_coarse_grids_of_a_place_are_followed_as_far_as_their_own_noise_allows()
     grids = Group.of((0, 1), np.stack([fine // 16, fine], axis=1), nests=[(0, 1)])
     workload = Workload(sizes=(4, 64), marginals=((), (0,), (1,)))
     mechanism = Epochs(workload=workload, budget=Budget(epsilon=1.0, delta=0.0), horizon=20)
-    made, looked = InEpochs(mechanism=mechanism, how=Fitting(groups=(grids,))), Mock(wraps=aims)
+    made, looked = InEpochs(mechanism=mechanism, how=RowFitting(groups=(grids,))), Mock(wraps=aims)
     counts, gate = Counts.of(np.zeros(69, dtype=np.int64)), SeededGate("0")
     _, measured, models = made.step(made.mechanism.init(), counts, gate, None, {})
     with patch.object(population, "aims", looked):

@@ -135,6 +135,8 @@ def _print_promise(shown: Console, found: Plan) -> None:
 
 
 def _print_cost(shown: Console, found: Plan) -> None:
+    from synthstream.report.plan_page import when_of
+
     if found.tables:
         tables = ", ".join(f"{n} of {k} column{'s' if k != 1 else ''}" for k, n in found.tables.items() if k)
         shown.print(f"Tables     {tables}; {found.cells:,} cells")
@@ -154,18 +156,9 @@ def _print_cost(shown: Console, found: Plan) -> None:
         " (assumed; with a guess of yours, --expect 500/day, errors are told in per cent, too)" if found.assumed else ""
     )
     shown.print(f"Events     {found.expected.words}{guess}")
-    shown.print(f"Errors     after {'; '.join(_moment(forecast) for forecast in found.forecasts)}")
+    shown.print(f"Errors     after {'; '.join(when_of(forecast) for forecast in found.forecasts)}")
     if len(found.budgets) > 1:
         shown.print(f"           eps {found.budget.epsilon:g} is what this stream has; other lines are to compare")
-
-
-def _moment(forecast: Forecast) -> str:
-    """What was asked for, which tick that is, and when this ends."""
-    from synthstream.report.page import moment
-
-    known = [] if "tick" in forecast.asked else [f"tick {forecast.ticks:,}"]
-    known += [] if forecast.until is None else [moment(forecast.until)]
-    return f"{forecast.asked} ({', '.join(known)})" if known else forecast.asked
 
 
 def _size(count: float) -> str:

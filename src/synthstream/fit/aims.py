@@ -30,7 +30,7 @@ from synthstream.fit.targets import (
     MEMORY,
     SMALLEST,
     TOGETHER,
-    Past,
+    Remembered,
     Targets,
     blend,
     independent_counts,
@@ -173,7 +173,9 @@ def aims(
     return Targets(rows, tuple(shares), cells, errors, tuple(known.joints), known.total, known.alone)
 
 
-def _drawn(known: _Known, past: Past, start: CodeArray, rows: int, single: set[int]) -> tuple[_Known, list[FloatArray]]:
+def _drawn(
+    known: _Known, past: Remembered, start: CodeArray, rows: int, single: set[int]
+) -> tuple[_Known, list[FloatArray]]:
     """Margins and joint counts, drawn to those of the rows before; ``single``: columns with a table of their own."""
     blended = [
         _blend(old, new, noise, past.pull, new.size - 1)

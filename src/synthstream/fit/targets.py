@@ -53,7 +53,7 @@ class Targets(NamedTuple):
     alone: FloatArray
 
 
-class Past(NamedTuple):
+class Remembered(NamedTuple):
     """Tables of the rows of the release before, scaled to the new number of rows.
 
     Args:
@@ -96,7 +96,9 @@ def margins_of(measured: Measured, total: float) -> tuple[list[FloatArray], list
     return margins, errors
 
 
-def past_of(measured: Measured, start: CodeArray, rows: int, memory: float, counts: IntArray | None = None) -> Past:
+def past_of(
+    measured: Measured, start: CodeArray, rows: int, memory: float, counts: IntArray | None = None
+) -> Remembered:
     """What the rows of the release before say about the new number of rows; ``counts``: theirs, over all cells."""
     workload, scale = measured.workload, rows / len(start)
     counts = workload.count(start) if counts is None else counts
@@ -107,7 +109,7 @@ def past_of(measured: Measured, start: CodeArray, rows: int, memory: float, coun
     ]
     new_share = abs(rows - len(start)) / max(rows, len(start))
     pull = min(1.0, 1 / (1 + memory * measured.tick) + new_share)
-    return Past(margins, np.asarray(counts * scale, dtype=np.float64), pull)
+    return Remembered(margins, np.asarray(counts * scale, dtype=np.float64), pull)
 
 
 def blend(

@@ -131,7 +131,7 @@ def _chart(found: Plan, title: str, note: str, error: Error) -> Markup:
         Series(name=_budget(found, b.epsilon), x=ticks, y=[v if v else None for v in line])
         for b, line in zip(found.budgets, values, strict=True)
     ]
-    rows = [[_when(f), *(_said(found, title, f, line[i]) for line in values)] for i, f in enumerate(found.forecasts)]
+    rows = [[when_of(f), *(_said(found, title, f, line[i]) for line in values)] for i, f in enumerate(found.forecasts)]
     begin, end = (_said(found, title, f, error(f)) for f in (found.forecasts[0], found.forecasts[-1]))
     return line_chart(
         series,
@@ -151,9 +151,11 @@ def _budget(found: Plan, epsilon: float) -> str:
     return f"epsilon {epsilon:g}" + (" (configured)" if epsilon == found.budget.epsilon else "")
 
 
-def _when(forecast: Forecast) -> str:
-    tick = "" if "tick" in forecast.asked else f", tick {forecast.ticks:,}"
-    return f"{forecast.asked}{tick}" + ("" if forecast.until is None else f" ({moment(forecast.until)})")
+def when_of(forecast: Forecast) -> str:
+    """What was asked for, which tick that is, and when this ends."""
+    known = [] if "tick" in forecast.asked else [f"tick {forecast.ticks:,}"]
+    known += [] if forecast.until is None else [moment(forecast.until)]
+    return f"{forecast.asked} ({', '.join(known)})" if known else forecast.asked
 
 
 def _said(found: Plan, title: str, forecast: Forecast, value: float | None) -> str:
@@ -170,5 +172,5 @@ def _table(found: Plan) -> Table:
     rows = []
     for forecast in found.forecasts:
         errors = [_said(found, title, forecast, error(forecast)) for _, (title, _, error) in charts]
-        rows.append([_when(forecast), number(round(forecast.events)), *errors])
+        rows.append([when_of(forecast), number(round(forecast.events)), *errors])
     return Table(headings=headings, rows=rows)

@@ -30,7 +30,7 @@ from synthstream.synthesizers.contract import Mechanism, Synthesizer
 from synthstream.synthesizers.epochs import InEpochs
 from synthstream.synthesizers.points import FromBothSides, FromNodes
 from synthstream.synthesizers.tables import AtRefreshes, Continual
-from synthstream.synthesizers.windowing import Fitting
+from synthstream.synthesizers.windowing import RowFitting
 from synthstream.workload import Workload
 
 Make = Callable[[StreamConfig, Budget], Synthesizer]
@@ -192,7 +192,7 @@ def synthesizer_for(
     common |= {"unit": unit, "neighbours": neighbours}
     if settings.kind == "table":
         how = settings.measures(budget, workload)
-        rows = Fitting(groups, settings.population or MOST_ROWS)
+        rows = RowFitting(groups, settings.population or MOST_ROWS)
         if how == "always":
             tables = Marginals(**common, weights=weights, split=settings.shares, kind=settings.counter)
             return Continual(mechanism=tables, how=rows)

@@ -32,7 +32,7 @@ from synthstream.synthesizers.contract import (
     Windowed,
 )
 from synthstream.synthesizers.simulation import tables
-from synthstream.synthesizers.windowing import PLAIN, Fitting
+from synthstream.synthesizers.windowing import PLAIN, RowFitting
 from synthstream.workload import CodeArray, FloatArray, IntArray
 
 CLOSER = "The rows are fitted to all measured tables together, so they are usually closer to the truth."
@@ -47,7 +47,7 @@ class OfTables(Synthesizer[Measured, Population]):
     """
 
     mechanism: TableMechanism
-    how: Fitting = PLAIN
+    how: RowFitting = PLAIN
 
     @property
     def cells(self) -> int:

@@ -34,7 +34,7 @@ _ALL = np.inf
 _NAMED = 12
 
 
-class Fitting(NamedTuple):
+class RowFitting(NamedTuple):
     """How rows are fitted: see :func:`synthstream.fit.population.fit`.
 
     Args:
@@ -46,10 +46,10 @@ class Fitting(NamedTuple):
     most: int | None = None
 
 
-PLAIN = Fitting()
+PLAIN = RowFitting()
 
 
-def of_running_counts(past: Past, first: int, last: int, *, seed: int, how: Fitting) -> Windowed[Measured, RowModel]:
+def of_running_counts(past: Past, first: int, last: int, *, seed: int, how: RowFitting) -> Windowed[Measured, RowModel]:
     """Of tables that are all measured at every tick: the difference of running counts."""
     if first < past.cut:
         return _across_a_cut(past, first, last, seed=seed, how=how)
@@ -69,7 +69,7 @@ def _counted(past: Past, now: Measured, first: int) -> Measured:
     return replace(now, values=values, variance=variance, since=since, by_cell=None)
 
 
-def _across_a_cut(past: Past, first: int, last: int, *, seed: int, how: Fitting) -> Windowed[Measured, RowModel]:
+def _across_a_cut(past: Past, first: int, last: int, *, seed: int, how: RowFitting) -> Windowed[Measured, RowModel]:
     """The same where columns changed within the window: of the tables that were measured before it and at its end."""
     now = _running(_whole(past, last), None)
     before = None if first == 0 else _running(_whole(past, first - 1), now.workload.marginals)
@@ -94,7 +94,7 @@ def _running(measured: Measured, among: tuple[tuple[int, ...], ...] | None) -> M
 
 
 def between_refreshes(
-    mechanism: Refreshed, came: Refreshes, past: Past, first: int, last: int, *, seed: int, how: Fitting
+    mechanism: Refreshed, came: Refreshes, past: Past, first: int, last: int, *, seed: int, how: RowFitting
 ) -> Windowed[Measured, RowModel]:
     """Of tables of which larger ones are measured at refreshes: these are counted between the nearest ones.
 
@@ -141,7 +141,7 @@ def between_refreshes(
 
 
 def of_epochs(
-    mechanism: Epochs, past: Past, first: int, last: int, *, newest: int, seed: int, how: Fitting
+    mechanism: Epochs, past: Past, first: int, last: int, *, newest: int, seed: int, how: RowFitting
 ) -> Windowed[Measured, RowModel]:
     """Of tables that are measured once an epoch: exact sums of whole epochs, and rows for their pooled estimate.
 
@@ -209,7 +209,7 @@ def _whole(past: Past, tick: int) -> Measured:
 
 
 def _rows(
-    own: Measured, all_of_it: Measured | None, *, seed: int, how: Fitting, then: Earlier | None = None
+    own: Measured, all_of_it: Measured | None, *, seed: int, how: RowFitting, then: Earlier | None = None
 ) -> Population:
     """Rows for a window's measurement, near the shares of all events up to its end.
 
