@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -283,6 +284,18 @@ def test_a_hidden_variable_is_seen_in_all_pairs_together() -> None:
     counts, cells = workload.count(codes), aims(noisy(workload, codes, 250.0)).cells
     pairs = slice(int(workload.offsets[31]), None)
     assert np.abs(cells - counts)[pairs].sum() < 0.9 * np.abs(2000 / 16 - counts)[pairs].sum()
+
+
+def test_a_long_list_is_kept_as_its_pairs_alone() -> None:
+    """The matrix over all values of a list of 20,000 would have 3 GB."""
+    workload, rng = Workload.all_up_to(2, sizes=(20_000, 5, 4)), np.random.default_rng(2)
+    pairs = [q for q, marginal in enumerate(workload.marginals) if len(marginal) == 2]
+    noise = {q: rng.normal(size=workload.shapes[q]) for q in pairs}
+    tracemalloc.start()
+    found = common(workload, noise, np.ones(len(workload.marginals)))
+    assert tracemalloc.get_traced_memory()[1] < 2**27
+    tracemalloc.stop()
+    assert not found.means
 
 
 def test_independent_columns_have_nothing_in_common() -> None:

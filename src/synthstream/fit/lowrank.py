@@ -7,13 +7,14 @@ with the square root of it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from synthstream.fit.targets import SMALLEST
-from synthstream.workload import FloatArray, Workload
+from synthstream.workload import FloatArray, IntArray, Workload
 
 # Directions that are looked for at most, and steps of the search for them.
 _RANK, _STEPS = 32, 12
@@ -21,6 +22,8 @@ _RANK, _STEPS = 32, 12
 _LOOK, _NEAR = 4, 0.7
 # Rows of a matrix that are made orthonormal at once.
 _TALL = 128
+# Columns with so many values in all are kept as one dense matrix.
+_SHORT = 512
 # Tables of a column with itself are not known: found directions fill them in, so many times.
 _FILLS = 3
 # Parts of a direction are rounded to so many steps.
@@ -84,27 +87,23 @@ def common(
     if len(columns) < 3 or len(pairs) < _KNOWN * len(columns) * (len(columns) - 1) / 2:
         return NOTHING
     number = {c: workload.sizes[c] if along is None else along[c].shape[1] for c in columns}
-    ends = np.cumsum([number[c] for c in columns])
-    place = {c: slice(int(end) - number[c], int(end)) for c, end in zip(columns, ends, strict=True)}
-    matrix, known = np.zeros((ends[-1], ends[-1])), np.zeros((ends[-1], ends[-1]), dtype=np.bool_)
-    for q, (a, b) in pairs.items():
-        # Every cell in units of its noise.
-        seen = associations[q] if along is None else along[a].T @ associations[q] @ along[b]
-        matrix[place[a], place[b]] = seen / np.sqrt(variance[q])
-        matrix[place[b], place[a]] = matrix[place[a], place[b]].T
-        known[place[a], place[b]] = known[place[b], place[a]] = True
+    # Every cell in units of its noise.
+    blocks = {
+        (a, b): (associations[q] if along is None else along[a].T @ associations[q] @ along[b]) / np.sqrt(variance[q])
+        for q, (a, b) in pairs.items()
+    }
+    matrix = _Blocks(blocks, number)
     # The largest eigenvalue of noise alone: Wigner's edge, and something for its own variation (Tracy and Widom 1994).
     freedom = sum(number[c] - (along is None) for c in columns)  # of all of a column's codes the sum is known
     edge = 2 * np.sqrt(freedom) * (1 + caution * max(freedom, 1) ** (-2 / 3))
-    values, vectors = _outstanding(matrix, edge, _start(len(matrix)))
-    if values.size == 0:
-        return NOTHING
+    values, vectors = _outstanding(matrix.times, edge, _start(matrix.size))
     for _ in range(_FILLS):
-        filled = np.where(known, matrix, (vectors * values) @ vectors.T)
-        values, vectors = _outstanding(filled, edge, _start(len(matrix)))
         if values.size == 0:
             return NOTHING
-    means, errors, share = {}, {}, min(1.0, 2 * values.size / freedom)
+        values, vectors = _outstanding(matrix.filled(values, vectors), edge, _start(matrix.size))
+    if values.size == 0:
+        return NOTHING
+    means, errors, share, place = {}, {}, min(1.0, 2 * values.size / freedom), matrix.place
     for q, (a, b) in pairs.items():
         found = (vectors[place[a]] * values) @ vectors[place[b]].T
         errors[q] = share * variance[q] * (found.size / associations[q].size)
@@ -113,6 +112,84 @@ def common(
         if along is not None:
             means[q] = along[a] @ means[q] @ along[b].T
     return Common(means, errors)
+
+
+class _Strip(NamedTuple):
+    """Some rows of a symmetric matrix, as far as they are known.
+
+    Args:
+        rows: which.
+        near, far: indices of columns that are kept, and of all others, of which nothing is known.
+        cells: shape ``(rows, near)``; 0 where ``known`` is false.
+    """
+
+    rows: slice
+    near: IntArray
+    far: IntArray
+    cells: FloatArray
+    known: NDArray[np.bool_]
+
+
+class _Blocks:
+    """A symmetric matrix of which the blocks of some pairs of columns are known, and all others are 0 until filled in.
+
+    Of a long list its pairs are kept alone: its block with itself would have a hundred million cells for 10,000 values.
+
+    Args:
+        blocks: by columns a < b, shape ``(size of a, size of b)``.
+        sizes: of each column, in order.
+    """
+
+    def __init__(self, blocks: Mapping[tuple[int, int], FloatArray], sizes: Mapping[int, int]) -> None:
+        ends = np.cumsum(list(sizes.values()))
+        self.size = int(ends[-1])
+        self.place = {c: slice(int(end) - sizes[c], int(end)) for c, end in zip(sizes, ends, strict=True)}
+        both = dict(blocks) | {(b, a): block.T for (a, b), block in blocks.items()}
+        self._strips = [self._strip(group, both) for group in _together(sizes)]
+
+    def _strip(self, group: list[int], both: Mapping[tuple[int, int], FloatArray]) -> _Strip:
+        known = [(a, b) for a in group for b in self.place if (a, b) in both]
+        seen = np.zeros(self.size, dtype=np.bool_)
+        for _, b in known:
+            seen[self.place[b]] = True
+        near, rows = np.flatnonzero(seen), slice(self.place[group[0]].start, self.place[group[-1]].stop)
+        shape = rows.stop - rows.start, near.size
+        strip = _Strip(rows, near, np.flatnonzero(~seen), np.zeros(shape), np.zeros(shape, dtype=np.bool_))
+        for a, b in known:
+            down, across = self.place[a].start - rows.start, int(np.searchsorted(near, self.place[b].start))
+            at = slice(down, down + len(both[a, b])), slice(across, across + both[a, b].shape[1])
+            strip.cells[at], strip.known[at] = both[a, b], True
+        return strip
+
+    def times(self, vectors: FloatArray) -> FloatArray:
+        """The matrix times vectors, shape ``(size, number)``."""
+        return np.vstack([strip.cells @ vectors[strip.near] for strip in self._strips])
+
+    def filled(self, values: FloatArray, found: FloatArray) -> Callable[[FloatArray], FloatArray]:
+        """The same with blocks that are not known as these eigenvalues and eigenvectors have them."""
+        scaled = found * values
+        near = [np.where(s.known, s.cells, scaled[s.rows] @ found[s.near].T) for s in self._strips]
+
+        def times(vectors: FloatArray) -> FloatArray:
+            return np.vstack(
+                [
+                    cells @ vectors[s.near] + scaled[s.rows] @ (found[s.far].T @ vectors[s.far])
+                    for s, cells in zip(self._strips, near, strict=True)
+                ]
+            )
+
+        return times
+
+
+def _together(sizes: Mapping[int, int]) -> list[list[int]]:
+    """Columns whose rows are kept side by side: neighbours of few values in all."""
+    groups: list[list[int]] = []
+    for column, size in sizes.items():
+        if groups and sum(sizes[c] for c in groups[-1]) + size <= _SHORT:
+            groups[-1].append(column)
+        else:
+            groups.append([column])
+    return groups
 
 
 def _start(size: int) -> FloatArray:
@@ -136,13 +213,18 @@ def orthonormal(vectors: FloatArray) -> FloatArray:
     return np.asarray((each @ orthonormal(rest.reshape(-1, number)).reshape(rest.shape)).reshape(parts.shape)[:size])
 
 
-def _outstanding(matrix: FloatArray, edge: float, vectors: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Eigenvalues beyond the edge, less what noise adds to them, and their vectors, by subspace iteration."""
+def _outstanding(
+    times: Callable[[FloatArray], FloatArray], edge: float, vectors: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Eigenvalues beyond the edge, less what noise adds to them, and their vectors, by subspace iteration.
+
+    ``times``: a symmetric matrix times vectors.
+    """
     for step in range(_STEPS):
-        vectors = orthonormal(matrix @ vectors)
-        if step == _LOOK and np.abs(np.linalg.eigvalsh(vectors.T @ matrix @ vectors)).max() < _NEAR * edge:
+        vectors = orthonormal(times(vectors))
+        if step == _LOOK and np.abs(np.linalg.eigvalsh(vectors.T @ times(vectors))).max() < _NEAR * edge:
             break
-    values, turn = np.linalg.eigh(vectors.T @ matrix @ vectors)
+    values, turn = np.linalg.eigh(vectors.T @ times(vectors))
     beyond = np.abs(values) > edge
     less = np.sign(values) * np.sqrt(np.maximum(values**2 - edge**2, 0.0))
     return less[beyond], (vectors @ turn)[:, beyond]

@@ -20,10 +20,10 @@ _WIDE = 20
 _WEAK, _OUT = 0.1, 2.0
 # From one distance that is tried to the next.
 _STEP = 1.25
-# Rows are left out where to simulate them takes longer, in seconds of one core; what a table and a cell take at each of
-# the _FITS for one time. Measured; a machine may be twice as fast. In epochs every one that is over is fitted, too.
-_LONG, _A_TABLE, _A_CELL, _FITS = 30.0, 8e-5, 5e-7, 9
-_A_CELL_IN_EPOCHS = 1.5e-5
+# Rows are left out where to simulate them takes longer, in seconds of one core; what each of the _FITS for one time
+# takes, and more for a table and a cell. Measured; a machine may be twice as fast. Every epoch that is over is fitted.
+_LONG, _FITS = 30.0, 9
+_SECONDS, _SECONDS_IN_EPOCHS = (0.01, 3e-4, 7e-7), (0.3, 1e-4, 7e-6)
 
 
 class Proposal(NamedTuple):
@@ -105,8 +105,8 @@ def too_long(mechanism: TableMechanism | None, times: int, *, epochs: bool) -> s
     """That to simulate rows after so many times takes long; empty if it does not. ``epochs``: whether it has any."""
     if mechanism is None:
         return ""
-    number, a_cell = len(mechanism.workload.marginals), _A_CELL_IN_EPOCHS if epochs else _A_CELL
-    seconds = times * _FITS * (_A_TABLE * number + a_cell * mechanism.workload.cells)
+    number, (a_fit, a_table, a_cell) = len(mechanism.workload.marginals), _SECONDS_IN_EPOCHS if epochs else _SECONDS
+    seconds = times * _FITS * (a_fit + a_table * number + a_cell * mechanism.workload.cells)
     if seconds <= _LONG:
         return ""
     return (
