@@ -7,6 +7,8 @@ import gc
 import os
 import re
 import stat
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 from weakref import WeakSet
 
@@ -161,6 +163,28 @@ def locked(folder: Path) -> Lock:
         raise
     _OURS.add(lock)
     return lock
+
+
+@contextmanager
+def alone_beside(folder: Path) -> Iterator[None]:
+    """Nobody else puts a state into the place of one in the same folder meanwhile. Leaves nothing behind.
+
+    Raises:
+        StateLocked: another process is at it.
+    """
+    beside = next(place for place in folder.absolute().parents if place.is_dir())
+    try:
+        lock = Lock(os.open(beside, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
+    except PermissionError:  # who may not list it may not lock it either
+        yield
+        return
+    with closing(lock):
+        if not _takes(lock):
+            raise StateLocked(
+                f"{beside}: another process recovers a stream there. Wait for it to end, and say this again. Nothing "
+                "was changed."
+            )
+        yield
 
 
 def _takes(lock: Lock) -> bool:

@@ -23,7 +23,7 @@ from synthstream.kernel.gate import Gate, is_secure
 from synthstream.publish.copies import Copies, Marks
 from synthstream.publish.folder import Newest, ParquetSink, Sink
 from synthstream.publish.outlets import as_begun, parquet_sink, sink_of
-from synthstream.state.folder import is_state
+from synthstream.state.folder import alone_beside, is_state
 from synthstream.state.store import Store
 from synthstream.stream.opening import (
     begin,
@@ -98,8 +98,7 @@ def adopt(
             f"The releases are not sound: {finding.where}: {finding.what}. Put them back first; "
             "`synthstream verify stream.toml` lists all that is wrong. Nothing was changed."
         )
-    store = _old(config, env)
-    with nullcontext() if store is None else closing(store):
+    with alone_beside(config.state), nullcontext() if (store := _old(config, env)) is None else closing(store):
         if store is not None:
             _refuse_lost_releases(store, last.tick)
         held = _refuse_forgotten(Copies(config, env, unchecked=unchecked), store, sink, last)
