@@ -10,11 +10,12 @@ from pathlib import Path
 import pytest
 
 from synthstream import Stream, StreamConfig
-from synthstream.errors import RecoveryRefused, StateLocked
+from synthstream.errors import RecoveryRefused, StateError, StateLocked
 from synthstream.stream.recovery import adopt
-from tests.support.environments import Interrupting
+from synthstream.stream.verification import verify
+from tests.support.environments import Interrupting, failing
 from tests.support.halves import HALF, half_run
-from tests.support.streams import rows
+from tests.support.streams import configured, published, rows
 
 
 @pytest.fixture
@@ -63,3 +64,47 @@ def test_who_may_not_list_the_folder_recovers_all_the_same(lost: StreamConfig, m
 
     monkeypatch.setattr("synthstream.state.folder.os.open", unlisted)
     assert adopt(lost) == (HALF, True, None)
+
+
+def test_a_disk_of_its_own_is_refused_before_anything_is_written_and_a_folder_in_it_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a volume of a container is: it cannot be renamed."""
+    old = half_run(tmp_path, "always")
+    shutil.copytree(old.state, tmp_path / "copy")
+    with Stream(configured(tmp_path, "always", until="2026-01-06")) as stream:
+        list(stream.run())
+    shutil.rmtree(old.state)
+    (tmp_path / "copy").rename(old.state)
+    monkeypatch.setattr(os.path, "ismount", lambda path: path == old.state)
+    before = published(tmp_path / "releases")
+    with pytest.raises(RecoveryRefused, match="is a disk, or a volume, of its own"):
+        adopt(old)
+    assert names(tmp_path) == {"stream.toml", "rows-1.parquet", "releases", "state"}
+    text = (tmp_path / "stream.toml").read_text().replace('state = "state"', 'state = "state/visits"')
+    config = StreamConfig.from_toml(text, base=tmp_path)
+    config.state.mkdir(mode=0o700)
+    for path in [path for path in old.state.iterdir() if path.is_file()]:
+        path.rename(config.state / path.name)
+    assert adopt(config).segment
+    with Stream(config) as stream:
+        list(stream.run())
+    assert verify(config).findings == []
+    assert before.items() <= published(tmp_path / "releases").items()
+
+
+@pytest.mark.parametrize("at", ["put old state aside", "put new state in place", "sync state's name"])
+def test_a_rename_that_fails_is_told_in_words_and_said_again_it_goes_through(tmp_path: Path, at: str) -> None:
+    config = half_run(tmp_path, "always")
+    (config.state / "store.db").write_bytes(b"damaged")
+    number = 3 if at == "sync state's name" else 1  # after those of the old state and of the new one
+    with pytest.raises(StateError, match=r"state folder .*: Device or resource busy\. What was committed is there"):
+        adopt(config, env=failing(errno.EBUSY, at=at, number=number))
+    if at == "sync state's name":  # it was put there
+        with pytest.raises(RecoveryRefused, match="Nothing to recover"):
+            adopt(config)
+    else:
+        assert adopt(config).segment
+    with Stream(config) as stream:
+        list(stream.run())
+    assert verify(config).findings == []

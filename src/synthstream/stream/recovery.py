@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Callable, Iterable
 from contextlib import closing, nullcontext
@@ -23,7 +24,7 @@ from synthstream.kernel.gate import Gate, is_secure
 from synthstream.publish.copies import Copies, Marks
 from synthstream.publish.folder import Newest, ParquetSink, Sink
 from synthstream.publish.outlets import as_begun, parquet_sink, sink_of
-from synthstream.state.folder import alone_beside, is_state
+from synthstream.state.folder import alone_beside, failed, is_state
 from synthstream.state.store import Store
 from synthstream.stream.opening import (
     begin,
@@ -106,17 +107,36 @@ def adopt(
             return Adopted(last.tick + 1, False, None)
         _refuse_uncountable(config)
         _refuse_unpublished_cut(config, last.tick)
+        _refuse_mount(config.state)
         fresh = config.state.with_name(config.state.name + ".adopting")
         shutil.rmtree(fresh, ignore_errors=True)
         _write(config, fresh, sink, last.tick, held=held, gates=gates, seed=seed, env=env, progress=progress)
         sink.clear()
-        aside = None
-        if config.state.exists():
-            aside = _free(config.state.with_name(config.state.name + ".replaced"))
-            env.do("put old state aside", lambda: config.state.rename(aside))
-        env.do("put new state in place", lambda: fresh.rename(config.state))
-        env.do("sync state's name", partial(sync_parent, config.state))
-    return Adopted(last.tick + 1, True, aside)
+        return Adopted(last.tick + 1, True, _put_in_place(config.state, fresh, env))
+
+
+def _put_in_place(state: Path, fresh: Path, env: Env) -> Path | None:
+    """A new state takes the place of the one that is there; returns where that was put, if there was one."""
+    aside = None
+    try:
+        if state.exists():
+            aside = _free(state.with_name(state.name + ".replaced"))
+            env.do("put old state aside", partial(state.rename, aside))
+        env.do("put new state in place", partial(fresh.rename, state))
+        env.do("sync state's name", partial(sync_parent, state))
+    except OSError as error:
+        raise failed(state, error) from error
+    return aside
+
+
+def _refuse_mount(state: Path) -> None:
+    """Raise if no other folder can take the place of the state: a disk of its own cannot be renamed."""
+    if os.path.ismount(state):
+        raise RecoveryRefused(
+            f"{state} is a disk, or a volume, of its own: no new state can be put in its place. Choose a folder in it "
+            "as 'state', which may change at any time; move what is there into that folder, and say this again. "
+            "Nothing was changed."
+        )
 
 
 def _at_one(config: StreamConfig) -> StreamConfig:
