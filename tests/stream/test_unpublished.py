@@ -14,9 +14,10 @@ from typer.testing import CliRunner
 
 from synthstream import Stream, StreamConfig
 from synthstream.cli.app import app
-from synthstream.errors import SinkError
+from synthstream.errors import ConfigError, SinkError
 from synthstream.state.store import Store
 from synthstream.stream.backups import backup
+from synthstream.stream.recovery import adopt
 from synthstream.stream.verification import verify
 from tests.support.environments import failing
 from tests.support.streams import configured, rows
@@ -146,3 +147,27 @@ def test_the_place_of_what_is_unfinished_is_that_of_one_draw_and_of_one_state(tm
         places.append([p.name for p in (tmp_path / folder / "releases").glob(".writing-*")])
     assert places[0] == places[1] != places[2]
     assert all(re.fullmatch(r"\.writing-000002-[0-9a-f]{16}", name) for (name,) in places)
+
+
+@pytest.mark.parametrize("what", ["state", "key", "releases"])
+def test_no_link_hides_what_is_secret_among_what_is_published(tmp_path: Path, what: str) -> None:
+    configured(tmp_path, "always")
+    text = (tmp_path / "stream.toml").read_text()
+    (tmp_path / "releases").mkdir()
+    (tmp_path / "data").symlink_to("releases")
+    if what == "state":
+        text = text.replace('state = "state"', 'state = "data/state"')
+    elif what == "key":
+        text += '[encryption]\nkey_file = "data/key"\n'
+    else:
+        (tmp_path / "state").mkdir(mode=0o700)
+        (tmp_path / "data").unlink()
+        (tmp_path / "data").symlink_to("state")
+        text = text.replace('path = "releases"', 'path = "data/releases"')
+    config = StreamConfig.from_toml(text, base=tmp_path)
+    before = sorted(tmp_path.rglob("*"))
+    opens: list[Callable[[StreamConfig], object]] = [Stream, adopt]
+    for use in opens:
+        with pytest.raises(ConfigError, match=f"the {'key' if what == 'key' else 'state'} .* is secret: neither may"):
+            use(config)
+    assert sorted(tmp_path.rglob("*")) == before

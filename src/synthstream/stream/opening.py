@@ -13,8 +13,9 @@ from weakref import ref
 
 from synthstream.config.after import kept_for_ever
 from synthstream.config.config import StreamConfig
+from synthstream.config.secrecy import apart
 from synthstream.config.settings import NO_STATE
-from synthstream.config.sinks import SIMULATED
+from synthstream.config.sinks import SIMULATED, DeltaMirror
 from synthstream.environment import Env
 from synthstream.errors import ConfigError, StateCorrupt, StateError, StateMismatch, StateRolledBack
 from synthstream.kernel.gate import Gate, SystemGate
@@ -181,6 +182,7 @@ def refuse_lost_state(config: StreamConfig, sink: Sink, copies: Copies, *, seed:
         seed: of a simulated run, whose releases protect nobody and may be made anew.
     """
     refuse_uncut(config)
+    refuse_linked(config)
     if is_state(config.state):
         return
     refuse_releases_alone(config)
@@ -220,6 +222,20 @@ def refuse_clash(config: StreamConfig, *, but: Collection[str] = ()) -> None:
     """
     if config.workload is not None and (why := clash(name for name in config.schema.names if name not in but)):
         raise ConfigError(why)
+
+
+def refuse_linked(config: StreamConfig) -> None:
+    """Raise ``ConfigError`` if links lead from what is secret into what is published, or back.
+
+    Of settings the names alone are compared, which follow no links.
+    """
+    public = [] if config.sink is None else [str(config.sink.path)]
+    public += [str(mirror.path) for mirror in config.mirrors if isinstance(mirror, DeltaMirror)]
+    key = None if config.encryption is None else config.encryption.key_file
+    for place in [os.path.realpath(place) for place in public if "://" not in place]:
+        apart(config.base, os.path.realpath(config.state), place)
+        if key is not None:
+            apart(config.base, os.path.realpath(key), place, which="key")
 
 
 def refuse_releases_alone(config: StreamConfig) -> None:

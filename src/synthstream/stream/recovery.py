@@ -35,6 +35,7 @@ from synthstream.stream.opening import (
     if_lost,
     key_of,
     marks_of,
+    refuse_linked,
     refuse_releases_alone,
     refuse_uncut,
     system_gate,
@@ -149,6 +150,7 @@ def _at_one(config: StreamConfig) -> StreamConfig:
             "went on with other settings. Move it away, and say the same again: what was published goes on."
         )
     refuse_uncut(config)
+    refuse_linked(config)
     return config
 
 
