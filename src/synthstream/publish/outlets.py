@@ -43,8 +43,9 @@ def as_begun(config: StreamConfig) -> StreamConfig:
     Raises:
         ConfigError: the releases go on with other settings.
     """
-    # Of thousands of releases the newest is enough, as a rule.
-    for place in [] if config.sink is None else sorted(config.sink.path.glob("[0-9]*"), reverse=True):
+    there = [] if config.sink is None else config.sink.path.glob("[0-9]*")
+    # Of thousands of releases the newest is enough, as a rule. After tick 999999 names are longer.
+    for place in sorted(there, key=lambda place: (len(place.name), place.name), reverse=True):
         facts: Any = None
         with suppress(OSError, ValueError):  # who reads the releases says what is wrong with them
             facts = json.loads((place / "manifest.json").read_bytes())
