@@ -48,12 +48,12 @@ class PublishesFirst(Stream):
 class Overwriting(ParquetSink):
     """Replaces a release that is there."""
 
-    def publish(self, release: Release, *, key: bytes | None = None) -> str:
+    def publish(self, release: Release, *, key: bytes | None = None, newest: int = 0) -> str:
         """See :meth:`ParquetSink.publish`."""
         final = self.place(release.tick)
         if final.exists() and self._newest(release.tick).head != release.head:
             shutil.rmtree(final)
-        return super().publish(release, key=key)
+        return super().publish(release, key=key, newest=newest)
 
 
 class SyncsLater(Stream):

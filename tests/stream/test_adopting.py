@@ -1,4 +1,4 @@
-"""A new state in the place of the old one: one process at a time, and nothing half done where it cannot be."""
+"""What is put in place of what was lost: by one process at a time, as it was, and on disk."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 from synthstream import Stream, StreamConfig
 from synthstream.errors import RecoveryRefused, StateError, StateLocked
-from synthstream.stream.recovery import adopt
+from synthstream.stream.recovery import adopt, republish
 from synthstream.stream.verification import verify
 from tests.support.environments import Interrupting, failing
 from tests.support.halves import HALF, half_run
@@ -108,3 +108,18 @@ def test_a_rename_that_fails_is_told_in_words_and_said_again_it_goes_through(tmp
     with Stream(config) as stream:
         list(stream.run())
     assert verify(config).findings == []
+
+
+def test_what_is_made_again_has_no_rows_that_were_dropped(tmp_path: Path) -> None:
+    configured(tmp_path, "always")
+    rows(60, 1).write_parquet(tmp_path / "rows-1.parquet")
+    text = (tmp_path / "stream.toml").read_text().replace('path = "releases"\n', 'path = "releases"\nkeep = 2\n')
+    config = StreamConfig.from_toml(text, base=tmp_path)
+    with Stream(config) as stream:
+        list(stream.run())
+    before = published(tmp_path / "releases")
+    for lost in (["000003"], ["000005", "000006"], ["000007"]):
+        for name in lost:
+            shutil.rmtree(tmp_path / "releases" / name)
+        assert republish(config) == len(lost)
+        assert published(tmp_path / "releases") == before

@@ -169,11 +169,12 @@ class ParquetSink:
         except OSError as error:
             raise SinkError(f"sink {self.folder}: {words(error)}. Remove {aside.name} there, and try again.") from error
 
-    def publish(self, release: Release, *, key: bytes | None = None) -> str:
+    def publish(self, release: Release, *, key: bytes | None = None, newest: int = 0) -> str:
         """Publish a release, or do nothing if the very same one is there. Raises ``SinkError`` if another is.
 
         Args:
             key: of the state, secret: makes the name of what is unfinished; left out: a random one.
+            newest: tick of the newest release that there ever was, if this one is made again: its rows may be too old.
 
         Returns:
             SHA-256 of the manifest, hexadecimal.
@@ -190,8 +191,9 @@ class ParquetSink:
             # Also of a release that was there: the process that put it there may have ended before it came to this.
             do("sync sink", partial(sync, self.folder))
             if self._keep is not None:
-                old = self.place(release.tick - self._keep) / "rows.parquet"
-                do("drop old rows", partial(old.unlink, missing_ok=True))
+                again = [release.tick] if release.tick <= newest - self._keep else []
+                for old in [self.place(tick) / "rows.parquet" for tick in (release.tick - self._keep, *again)]:
+                    do("drop old rows", partial(old.unlink, missing_ok=True))
             return self._newest(release.tick).manifest
         except OSError as error:
             raise SinkError(

@@ -360,7 +360,7 @@ def republish(config: StreamConfig, *, progress: Progress = iter, unchecked: boo
         builder = builder_from(config, store, secure=secure)
         for tick, (_, release, _) in zip(progress(range(marked[0] + 1)), builder.again(marked[0] + 1), strict=True):
             if tick in missing:
-                sink.publish(release, key=store.secret)
+                sink.publish(release, key=store.secret, newest=marked[0])
     return len(missing)
 
 
