@@ -11,6 +11,7 @@ import pytest
 
 from synthstream import Stream, StreamConfig
 from synthstream.errors import RecoveryRefused, StateError, StateLocked
+from synthstream.stream.backups import backup
 from synthstream.stream.recovery import adopt, republish
 from synthstream.stream.verification import verify
 from tests.support.environments import Interrupting, failing
@@ -123,3 +124,12 @@ def test_what_is_made_again_has_no_rows_that_were_dropped(tmp_path: Path) -> Non
             shutil.rmtree(tmp_path / "releases" / name)
         assert republish(config) == len(lost)
         assert published(tmp_path / "releases") == before
+
+
+def test_a_backup_is_on_disk_with_its_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config, synced = half_run(tmp_path, "always"), list[Path]()
+    for room in ("environment", "stream.backups"):
+        monkeypatch.setattr(f"synthstream.{room}.sync", synced.append)
+    folder = tmp_path / "away" / "backup"
+    backup(config, folder)
+    assert {tmp_path, tmp_path / "away", folder, *folder.rglob("*")} <= set(synced)

@@ -8,7 +8,7 @@ from pathlib import Path
 import polars as pl
 
 from synthstream.config.config import StreamConfig
-from synthstream.environment import sync
+from synthstream.environment import make_folder, sync, sync_parent
 from synthstream.errors import StateError
 from synthstream.publish.outlets import public_folder
 from synthstream.state.folder import STORE, is_state
@@ -35,7 +35,8 @@ def backup(config: StreamConfig, folder: Path, *, progress: Progress = iter) -> 
     _refuse_place(config, folder)
     store = Store(config.state, read_only=True)
     try:
-        (folder / "public").mkdir(parents=True)
+        make_folder(folder)
+        (folder / "public").mkdir()
         (folder / "private").mkdir(mode=0o700)
         store.copy_to(folder / "private" / STORE)
         marked = store.population()  # what was drawn and not yet published is private: it may be drawn again
@@ -48,8 +49,9 @@ def backup(config: StreamConfig, folder: Path, *, progress: Progress = iter) -> 
         frame.write_parquet(folder / "public" / "measurements.parquet")
         (folder / "public" / "ledger.json").write_text(json.dumps(store.ledger(), indent=2) + "\n")
         (folder / "public" / "settings.json").write_text((store.meta("config") or "{}") + "\n")
-        for path in [*folder.rglob("*")]:
+        for path in [*folder.rglob("*"), folder]:
             sync(path)
+        sync_parent(folder)
     except OSError as error:
         raise StateError(f"backup {folder}: {error.strerror}. The backup there is incomplete: delete it.") from error
     finally:
