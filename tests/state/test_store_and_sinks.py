@@ -55,6 +55,15 @@ def test_two_writers_are_refused(store: Store) -> None:
     Store(store.folder).close()
 
 
+def test_a_lock_that_is_deleted_lets_no_other_writer_in(store: Store) -> None:
+    """Two that look for new files at once would both count one of them: each row in it would count twice."""
+    (store.folder / "lock").unlink()
+    with pytest.raises(StateLocked, match=rf"this process \({os.getpid()}\)"):
+        Store(store.folder)
+    store.close()
+    Store(store.folder).close()
+
+
 def test_reading_needs_no_lock(store: Store) -> None:
     with store.transaction("test"):
         store.append_ledger({"words": "one"})

@@ -19,6 +19,7 @@ STORE = "store.db"
 _LOCK = "lock"
 _FILES = (STORE, f"{STORE}-wal", f"{STORE}-shm", f"{STORE}-journal", _LOCK)
 _MOUNTS = Path("/proc/self/mounts")
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
 # The write-ahead log is shared through memory, which two hosts do not have in common; nor do all of these keep locks.
 _SHARED = """
@@ -29,11 +30,15 @@ _NETWORK = frozenset(_SHARED.split())
 
 
 class Lock:
-    """An open file; lets go of it by itself, should Ctrl-C come before anyone has it."""
+    """An open file or folder; lets go of it by itself, should Ctrl-C come before anyone has it.
 
-    def __init__(self, handle: int) -> None:
+    Args:
+        beside: another one, let go of with it.
+    """
+
+    def __init__(self, handle: int, beside: Lock | None = None) -> None:
         self.handle: int | None = handle
-        self.process = os.getpid()
+        self.process, self._beside = os.getpid(), beside
 
     def same(self, other: Lock) -> bool:
         """Whether both are open, and one file."""
@@ -45,6 +50,8 @@ class Lock:
         if self.handle is not None:
             os.close(self.handle)
             self.handle = None
+        if self._beside is not None:
+            self._beside.close()
 
     __del__ = close
 
@@ -145,9 +152,18 @@ def make_file(path: Path) -> int:
 def locked(folder: Path) -> Lock:
     """The folder's lock. Raises ``StateLocked`` if it is taken.
 
+    The folder itself is locked, and a file in it: who takes a file for one that was left behind, and deletes it, would
+    let in another writer.
+    """
+    here = _taken(Lock(os.open(folder, _FOLDER | os.O_NOFOLLOW)), folder)
+    return _taken(Lock(make_file(folder / _LOCK), here), folder)
+
+
+def _taken(lock: Lock, folder: Path) -> Lock:
+    """A lock, once this process has it.
+
     A stream of this process that has no name any more, as after ``Stream(config).update(rows)``, lets go of it.
     """
-    lock = Lock(make_file(folder / _LOCK))
     try:
         if not _takes(lock):
             ours = any(other.process == lock.process and lock.same(other) for other in _OURS)  # none from before a fork
@@ -174,7 +190,7 @@ def alone_beside(folder: Path) -> Iterator[None]:
     """
     beside = next(place for place in folder.absolute().parents if place.is_dir())
     try:
-        lock = Lock(os.open(beside, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
+        lock = Lock(os.open(beside, _FOLDER))
     except PermissionError:  # who may not list it may not lock it either
         yield
         return
