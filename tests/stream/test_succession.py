@@ -420,17 +420,18 @@ def test_a_horizon_that_is_over_and_another_predecessor_are_refused(tmp_path: Pa
     with Stream(old, gates=exact) as stream:  # nothing was changed
         assert stream.closed == CUT
     shutil.rmtree(old.state)
-    with pytest.raises(StateError, match="There is no state"):
+    with pytest.raises(StateError, match=r"There is no state.* recover stream\.toml --adopt.* one more tick must"):
         succeed(old, written(tmp_path, NEW, "new.toml"), gates=exact)
     assert not old.state.exists()
 
 
-def test_a_part_that_has_released_nothing_has_no_successor(tmp_path: Path) -> None:
-    old = half(tmp_path, events(60))
+@pytest.mark.parametrize(("horizon", "how"), [(6, "Release that tick first"), (CUT, "It never will, since")])
+def test_a_part_that_has_released_nothing_has_no_successor(tmp_path: Path, horizon: int, how: str) -> None:
+    old = half(tmp_path, events(60), OLD.replace("horizon = 6", f"horizon = {horizon}"))
     shutil.rmtree(old.state)
     adopt(old, gates=exact)
     new = written(tmp_path, NEW, "new.toml")
-    with pytest.raises(StateError, match="a segment begins with tick 4, and has released nothing"):
+    with pytest.raises(StateError, match=f"a segment begins with tick 4, and has released nothing. {how}"):
         succeed(old, new, gates=exact)
     with pytest.raises(StateMismatch, match="has not begun"):
         verify(new)

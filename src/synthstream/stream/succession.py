@@ -30,6 +30,7 @@ from synthstream.stream.opening import (
     begun,
     builder_from,
     identity_of,
+    if_lost,
     key_of,
     refuse_clash,
     seeded_gates,
@@ -126,7 +127,10 @@ def succeed(
     if simulate is not None:
         old, new, gates, seed = simulated(old), simulated(new), seeded_gates(simulate), simulate
     if not began(old.state):
-        raise StateError(f"There is no state in {old.state} to go on from. Check 'state'. Nothing was changed.")
+        raise StateError(
+            f"There is no state in {old.state} to go on from. Check 'state'. {if_lost(old)} In a new segment one more "
+            "tick must be released before a successor can begin. Nothing was changed."
+        )
     if read_again:
         _refuse_to_read_otherwise(old, new)
     with Stream(old, gates=gates, seed=seed, env=env) as stream:  # what was drawn is published
@@ -153,9 +157,11 @@ def _ended(old: StreamConfig, store: Store) -> tuple[int, Models]:
     if marked is None or last is None or marked[0] != last.tick or store.half_drawn(last.tick + 1):
         raise StateError(f"{old.state}: another process has just drawn a tick. Say the same command again.")
     if last.tick + 1 in [start for start, _ in store.segments()]:
+        over = last.tick + 1 == old.clock.horizon
+        how = "It never will, since the horizon is over: open another stream, with a budget of its own"
         raise StateError(
-            f"{old.name}: a segment begins with tick {last.tick + 1}, and has released nothing. Release that tick "
-            "first. Nothing was changed."
+            f"{old.name}: a segment begins with tick {last.tick + 1}, and has released nothing. "
+            f"{how if over else 'Release that tick first'}. Nothing was changed."
         )
     return last.tick + 1, marked[1]
 
