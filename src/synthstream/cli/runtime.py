@@ -51,6 +51,12 @@ class Now:
     words: Callable[[], str] = staticmethod(lambda: "Nothing was changed.")
 
 
+class Asked(KeyboardInterrupt):
+    """A signal asked the command to stop. Of a type of its own: where Python itself runs a text, as while dataclasses
+    are loaded, it takes note of a plain ``KeyboardInterrupt``, and ``python -m`` ends by SIGINT, not with our status.
+    """
+
+
 def when_stopped(words: Callable[[], str]) -> None:
     """What to tell the user after Ctrl-C or SIGTERM: how things stand, and how to go on."""
     Now.words = staticmethod(words)
@@ -59,7 +65,7 @@ def when_stopped(words: Callable[[], str]) -> None:
 def stop_if_asked() -> None:
     """Raise ``KeyboardInterrupt`` if a signal came, and compiled code or a callback swallowed it."""
     if Now.asked:
-        raise KeyboardInterrupt
+        raise Asked
 
 
 def mannered(command: Callable[..., None]) -> Callable[..., None]:
@@ -119,7 +125,7 @@ def _listening() -> Iterator[None]:
         Now.asked = number
         # Compiled code may keep Python from ending for seconds. A second signal is a kill, which is as safe.
         signal.signal(number, signal.SIG_DFL)
-        raise KeyboardInterrupt
+        raise Asked
 
     # Who starts a program in the background may have told it to ignore Ctrl-C.
     usual: dict[signal.Signals, Any] = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL}
