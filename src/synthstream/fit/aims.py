@@ -296,7 +296,7 @@ def _carried(known: _Known, measured: Measured, then: Earlier) -> _Known:
     found = float(np.sum(weight * (now + pull * (known.total - past))) / np.sum(weight))
     total = found if then.window else steady + standing_out(np.array([found - steady]), 1 / float(np.sum(weight)))[0]
     rows, counts, variances, said = max(0, round(total)), list(known.counts), list(known.variances), {}
-    new = total - known.total
+    new, left = total - known.total, list(known.variances)
     # Where rows only come, no count has changed by more than have come, and hardly by more than a part of them.
     most = math.inf if then.signed or then.window else (_CHANGE * new) ** 2
     coming = [] if then.before is None else lately(known.total, known.counts, known.variances, then.before)
@@ -308,11 +308,15 @@ def _carried(known: _Known, measured: Measured, then: Earlier) -> _Known:
         grown = counts[c] * (max(total, 1.0) / max(known.total, 1.0))
         if coming and new > 0:
             grown = towards(news, grown, counts[c] + new * coming[c], noise)
-        moved = grown + standing_out(news - grown, noise, most, grown)
+        gap = news - grown
+        followed = standing_out(gap, noise, most, grown)
+        moved = grown + followed
         counts[c] = moved + (total - moved.sum()) / moved.size
         variances[c] += noise
+        # Noise of what is not followed is not in the counts either.
+        left[c] += noise * float(np.mean(followed / np.where(gap == 0, 1.0, gap)))
         said[c] = news, noise
-    margins, carried = possible_margins(counts, counts, variances, rows), {}
+    margins, carried = possible_margins(counts, counts, left, rows), {}
     joints = [
         _followed(j, said, most, rows, by_cell=True)
         if rows
