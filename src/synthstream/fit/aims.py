@@ -87,7 +87,8 @@ class _Known(NamedTuple):
     Args:
         total: number of events.
         counts: of each column's codes, noisy.
-        variances: of each of these, by column.
+        variances: of each of these as it was measured, by column.
+        left: the variance of the noise that is left in it.
         margins: the same counts, as rows can have them.
         news: by position of a table, its association and the variance of that.
         joints: counts of the combinations of each group of constrained columns.
@@ -97,6 +98,7 @@ class _Known(NamedTuple):
     total: float
     counts: list[FloatArray]
     variances: list[float]
+    left: list[float]
     margins: list[FloatArray]
     news: dict[int, tuple[FloatArray, FloatArray]]
     joints: list[Joint]
@@ -262,8 +264,9 @@ def _known(measured: Measured, how: _How) -> _Known:
     rows = max(0, round(total))
     counts, variances = margins_of(measured, total)
     looked = set(range(len(counts))) - grids_of(how.groups) if how.ordered else set()
-    calm = [evened(own, variances[c]) if c in looked else own for c, own in enumerate(counts)]
-    margins = possible_margins(calm, counts, variances, rows)
+    even = [evened(own, variances[c]) if c in looked else (own, variances[c]) for c, own in enumerate(counts)]
+    calm, noises = map(list, zip(*even, strict=True))
+    margins = possible_margins(calm, noises, rows)
     joints = [estimate(g, measured.workload, measured.values, variance, counts, variances, rows) for g in how.groups]
     if rows:
         # That no combination is below 0 raises each of those that hold little, and all of them together a whole margin.
@@ -273,7 +276,7 @@ def _known(measured: Measured, how: _How) -> _Known:
     _use_margins(joints, calm, margins)
     none = Found(), np.zeros(len(margins))
     news, alone = _associations(measured, variance, margins, rows, how) if rows else none
-    found = _Known(total, calm, variances, margins, news, joints, alone)
+    found = _Known(total, calm, variances, noises, margins, news, joints, alone)
     _KEPT[:] = [(measured, how, found)]
     return found
 
@@ -296,7 +299,7 @@ def _carried(known: _Known, measured: Measured, then: Earlier) -> _Known:
     found = float(np.sum(weight * (now + pull * (known.total - past))) / np.sum(weight))
     total = found if then.window else steady + standing_out(np.array([found - steady]), 1 / float(np.sum(weight)))[0]
     rows, counts, variances, said = max(0, round(total)), list(known.counts), list(known.variances), {}
-    new, left = total - known.total, list(known.variances)
+    new, left = total - known.total, list(known.left)
     # Where rows only come, no count has changed by more than have come, and hardly by more than a part of them.
     most = math.inf if then.signed or then.window else (_CHANGE * new) ** 2
     coming = [] if then.before is None else lately(known.total, known.counts, known.variances, then.before)
@@ -316,7 +319,7 @@ def _carried(known: _Known, measured: Measured, then: Earlier) -> _Known:
         # Noise of what is not followed is not in the counts either.
         left[c] += noise * float(np.mean(followed / np.where(gap == 0, 1.0, gap)))
         said[c] = news, noise
-    margins, carried = possible_margins(counts, counts, left, rows), {}
+    margins, carried = possible_margins(counts, left, rows), {}
     joints = [
         _followed(j, said, most, rows, by_cell=True)
         if rows
@@ -330,7 +333,7 @@ def _carried(known: _Known, measured: Measured, then: Earlier) -> _Known:
         now = independent_counts([margins[c] for c in columns], rows)
         factor = np.clip(now / np.maximum(base, SMALLEST), 0.0 if then.window else 1 / _MOST, _MOST)
         carried[q] = association * factor, error * factor**2
-    return _Known(total, counts, variances, margins, carried, joints, known.alone)
+    return _Known(total, counts, variances, left, margins, carried, joints, known.alone)
 
 
 def _associations(

@@ -203,8 +203,9 @@ def _spectrum(size: int, length: float) -> tuple[FloatArray, FloatArray]:
     return np.maximum(values, 0.0), vectors
 
 
-def evened(counts: FloatArray, noise: float) -> FloatArray:
-    """Counts of a column's codes, drawn to their neighbours' where that makes them much more likely.
+def evened(counts: FloatArray, noise: float) -> tuple[FloatArray, float]:
+    """Counts of a column's codes, drawn to their neighbours' where that makes them much more likely; and the variance
+    that is left of one.
 
     They are taken to be normal around their mean, and their variance and how far neighbours resemble each other to be
     what makes them most likely (empirical Bayes).
@@ -214,7 +215,7 @@ def evened(counts: FloatArray, noise: float) -> FloatArray:
         noise: variance of that of a count.
     """
     if not _FEWEST <= counts.size <= _MOST or noise <= SMALLEST:
-        return counts
+        return counts, noise
     mean = counts.mean()
     best, most, even = 0.0, -math.inf, 0.0
     kept = np.zeros(counts.size)
@@ -226,6 +227,6 @@ def evened(counts: FloatArray, noise: float) -> FloatArray:
         if likely.max() > most:
             best, most, kept = length, float(likely.max()), 1 - 1 / more[np.argmax(likely)]
     if most < even + _LIKELIER:
-        return counts
+        return counts, noise
     vectors = _spectrum(counts.size, best)[1]
-    return _rounded(mean + vectors @ (kept * ((counts - mean) @ vectors)), noise)
+    return _rounded(mean + vectors @ (kept * ((counts - mean) @ vectors)), noise), noise * float(kept.mean())

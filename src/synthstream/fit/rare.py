@@ -28,9 +28,7 @@ _STEPS, _NEVER = 100, 0.1
 _PARTS = 2**20
 
 
-def possible_margins(
-    counts: Sequence[FloatArray], noisy: Sequence[FloatArray], variances: Sequence[float], rows: int
-) -> list[FloatArray]:
+def possible_margins(counts: Sequence[FloatArray], variances: Sequence[float], rows: int) -> list[FloatArray]:
     """Margins of no code below 0, each with the sum of the rows; codes that may be nothing but noise are lowered.
 
     What these lose belongs first to codes that stand for themselves, up to their counts. Of a long list more is left:
@@ -38,11 +36,10 @@ def possible_margins(
 
     Args:
         counts: of each column's codes, as they are known.
-        noisy: the same, as they were measured.
-        variances: of these, by column.
+        variances: of the noise that is left in one, by column.
     """
     found = []
-    known = rare(noisy, [math.sqrt(max(variance, SMALLEST)) for variance in variances])
+    known = rare(counts, [math.sqrt(max(variance, SMALLEST)) for variance in variances])
     for count, (real, clear, slack) in zip(counts, known, strict=True):
         nearest = simplex(count, float(rows))
         lowered = nearest * real
