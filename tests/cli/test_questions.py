@@ -240,3 +240,11 @@ def test_nothing_is_written_among_releases(folder: Path) -> None:
         found = CliRunner().invoke(app, ["table", str(folder / place), "ward", "-o", str(output)])
         assert found.exit_code == 2
         assert not output.exists()
+
+
+def test_the_papers_points_have_no_error_and_no_windows(tmp_path: Path) -> None:
+    rows(400, 1).write_parquet(tmp_path / "rows-1.parquet")
+    with Stream(configured(tmp_path, "hypercube"), gates=lambda _: ExactGate()) as stream:
+        list(stream.run())
+    assert say("table", tmp_path, "--csv").stdout == "count,measured,stderr\n400,,\n"
+    assert 'Error: series: streams of kind = "hypercube" have no windows' in say("series", tmp_path).stderr

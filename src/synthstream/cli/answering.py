@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shlex
 from collections.abc import Mapping, Sequence
 from datetime import time
@@ -97,8 +98,11 @@ def inside(
         return pl.DataFrame([found], schema_overrides=known | {"since": pl.Int64, "measured_at": pl.Int64})
     if where is not None or not isinstance(release, PointRelease):
         raise SystemExit(fail("--where: a stream of points has no columns beside its coordinates; leave it out."))
-    measured, stderr = release.mass(lower, upper)
-    return pl.DataFrame({"count": [round(measured)], "measured": [measured], "stderr": [stderr]})
+    mass, stderr = release.mass(lower, upper)
+    # A mass of unknown error is that of the rows: no measurement tells it.
+    measured, error = (None, None) if math.isnan(stderr) else (mass, stderr)
+    floats = {"measured": pl.Float64, "stderr": pl.Float64}
+    return pl.DataFrame({"count": [round(mass)], "measured": [measured], "stderr": [error]}, schema_overrides=floats)
 
 
 def tell_of(release: Release, lower: Bounds | Domain, upper: Bounds, *, series: str | None = None) -> None:

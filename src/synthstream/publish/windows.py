@@ -87,11 +87,14 @@ def masses_by_step(
     config: StreamConfig, builder: Builder, spans: Iterable[Step], lower: Inside, upper: Bounds, *, newest: int
 ) -> pl.DataFrame:
     """Events of a stream of points that came into a box, or polygons, in each step: ``start``, ``end``, ``measured``,
-    ``stderr`` and ``whole``.
+    ``stderr`` and ``whole``. Raises as :func:`window_of`.
     """
     found = []
     for first, last, whole in spans:
-        of_step = window_of(config, builder, first, last, newest=newest)
+        try:
+            of_step = window_of(config, builder, first, last, newest=newest)
+        except NotReleased as error:
+            raise NotReleased(f"series: {str(error).removeprefix('between: ')}") from None
         if not isinstance(of_step, PointWindow):
             raise TypeError("masses in each step are those of a stream of points")
         lower = of_step.polygon(lower) if isinstance(lower, str | Path) else lower
