@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
+import polars as pl
 import pytest
 
 from synthstream import Stream, StreamConfig
@@ -58,6 +59,9 @@ def test_single_queries(tmp_path: Path, kind: str, fit: str) -> None:
             own = release.measured.values[1:]
             assert sum(~np.isnan(own)) == 5
             assert release.tables["measured"].is_not_null().sum() == 6
+            unmeasured = release.tables.filter(pl.col("measured").is_null())
+            assert unmeasured["stderr"].is_null().all()
+            assert unmeasured["since"].is_null().all()
 
 
 def in_epochs(folder: Path) -> StreamConfig:

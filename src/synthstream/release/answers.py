@@ -59,6 +59,7 @@ def direct(measured: Measured, workload: Workload) -> dict[str, pl.Series]:
             stderr[here] = np.sqrt(variance[source])
             since[here] = measured.since[q]
             at[here] = np.nan if measured_at is None else measured_at[q]
+    stderr[np.isnan(values)] = since[np.isnan(values)] = at[np.isnan(values)] = np.nan  # single cells, of a table
     ticks = {"since": since} | ({} if measured_at is None else {"measured_at": at})
     filled = {name: pl.Series(array).fill_nan(None) for name, array in {"measured": values, "stderr": stderr}.items()}
     return filled | {name: pl.Series(array).fill_nan(None).cast(pl.Int64) for name, array in ticks.items()}
