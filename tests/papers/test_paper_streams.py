@@ -144,6 +144,18 @@ def test_an_answer_that_does_not_fit_is_noticed(tmp_path: Path) -> None:
         Stream(mine)
 
 
+def test_noise_alone_makes_no_more_rows_than_a_computer_holds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("synthstream.synthesizers.papers.MOST_ROWS", 60)
+    with Stream(config(tmp_path), gates=lambda _: ExactGate()) as stream:
+        stream.update(visits(DAYS))
+        releases = [stream.release() for _ in range(stream.due())]
+        assert [len(r.model.codes) for r in releases] == [30, 60, 60, 60, 60]
+        assert [r.table(["ward"])["count"].sum() for r in releases] == [30, 80, 80, 100, 140]
+    tiny = TOML.replace("epsilon = 1.0", "epsilon = 1e-6")
+    with pytest.raises(ConfigError, match="too small for stream-mwem: noise would make about 20,000,000 rows"):
+        plan(config(tmp_path, "stream-mwem", text=tiny))
+
+
 BAD = [
     ('kind = "selectve"', "", "Did you mean 'selective'"),
     ("picks = 2", "", "events_per_tick, a public guess"),

@@ -11,7 +11,7 @@ import numpy as np
 from typing_extensions import override
 
 from synthstream.config.config import StreamConfig
-from synthstream.config.synthesis import SynthesizerConfig
+from synthstream.config.synthesis import MOST_ROWS, SynthesizerConfig
 from synthstream.counts import Counts
 from synthstream.fit.cloud import Cloud
 from synthstream.fit.population import Population, without
@@ -127,9 +127,10 @@ class FromSelection(_OfSelected):
     def fit(
         self, tick: int, history: History[Measured], last: Population | None, models: Models, *, seed: int
     ) -> Population:
-        """See :class:`Synthesizer`. As many rows as the noisy total, drawn afresh."""
-        number = round(float(history(tick).marginal(())[0]))
-        return Population.of(self.mechanism.workload, self._drawn(max(number, 0), models, np.random.default_rng(seed)))
+        """See :class:`Synthesizer`. As many rows as the noisy total, a million at most, drawn afresh."""
+        number = max(round(float(history(tick).marginal(())[0])), 0)
+        rows = self._drawn(min(number, MOST_ROWS), models, np.random.default_rng(seed))
+        return Population.of(self.mechanism.workload, rows, events=number)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -240,7 +241,13 @@ def of_rounds(settings: SynthesizerConfig, common: dict[str, Any]) -> FromSelect
         epsilon=common["budget"].epsilon,
     )
     if settings.kind == "stream-mwem":
-        return FromBatches(mechanism=Batchwise(**common, picks=picks), kind=settings.fit)
+        batches = Batchwise(**common, picks=picks)
+        if batches.total_multiplier > MOST_ROWS:
+            raise ValueError(
+                f"epsilon = {batches.budget.epsilon:g} is too small for stream-mwem: noise would make about "
+                f"{batches.total_multiplier:,.0f} rows of every tick, or take them away. Allow more."
+            )
+        return FromBatches(mechanism=batches, kind=settings.fit)
     if settings.queries == "workloads" and not settings.picks:
         picks = min(picks, _MOST_PICKS)
     return FromSelection(mechanism=Selective(**common, picks=picks, kind=settings.counter), kind=settings.fit)
