@@ -732,6 +732,8 @@ def test_a_map_of_points_tells_its_errors(made: Made, tmp_path: Path) -> None:
     assert "any range has a standard error, which the package computes from a release; the numbers of the map" in page
     page = public_page(made["hypercube"], tmp_path / "r.html", progress=quiet)
     assert "No error bars are published with these counts." in page
+    assert "Counts of places are renewed when the number of events has doubled" in page
+    assert "Detail lags behind" not in page
     found, last = history_of(made["points"], progress=quiet), Releases(made["points"]).last
     assert isinstance(last, PointRelease)
     grid = grid_of_nodes(found, found.nodes(found.newest), last.model)

@@ -98,14 +98,15 @@ def _of_tables(workload: Workload) -> dict[str, str]:
 
 
 def _of_points(config: StreamConfig) -> dict[str, str]:
-    found = {
-        "Detail lags behind": "Fine detail is measured less often than coarse. A new cluster shows in outline first. "
-        "Where cells are lost in noise, points are spread evenly."
-    }
     if config.synthesizer.of_paper:
-        found["No error is known"] = "This published method has no error bars. It is here for comparison."
-    else:
-        found["Charts of points have no error bars"] = (
-            "The error of the count in any range can be computed from a release with the package: mass()."
-        )
-    return found
+        return {
+            "The past is shown": "Counts of places are renewed when the number of events has doubled, and hardly ever "
+            "in between: what came since lies where earlier events were, whether it came there or not.",
+            "No error is known": "This published method has no error bars. It is here for comparison.",
+        }
+    return {
+        "Detail lags behind": "Fine detail is measured less often than coarse. A new cluster shows in outline first. "
+        "Where cells are lost in noise, points are spread evenly.",
+        "Charts of points have no error bars": "The error of the count in any range can be computed from a release "
+        "with the package: mass().",
+    }
