@@ -34,7 +34,7 @@ class NodeCounter(Counter):
     """Running sums as sums of noisy spans. Exactly one span is complete after each tick, and passes the gate then.
 
     A subclass says which spans cover a prefix. Its cost is the largest sum of 1 / factor over the spans that hold one
-    tick, and must be 1 (theorem ``nodes``).
+    tick, and must be at most 1 (theorem ``nodes``).
     """
 
     noise: Noise = "laplace"
