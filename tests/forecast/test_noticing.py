@@ -118,6 +118,8 @@ def test_a_file_that_came_late_shows_as_an_empty_tick_and_a_doubled_one(tmp_path
     assert set(found) == {"tick 5", "tick 6"}
     assert "less than half of any of the ticks before it" in found["tick 5"]
     assert "more than one and a half times any of the ticks before it" in found["tick 6"]
+    assert ("Chance alone" in found["tick 6"]) == (kind == "hypercube"), "its number of events has no noise"
+    assert ("give or take" in found["tick 6"]) == (kind != "hypercube")
 
 
 def test_a_tick_is_told_of_while_it_is_new(tmp_path: Path) -> None:

@@ -170,11 +170,12 @@ def of_ticks(
         if found and found[-1][0].tick > told:
             tick, p = found[-1]
             many = "" if len(found) == 1 else f" So did {len(found) - 1:,} more of the newest {len(ticks):,}."
+            sure, why = (f", give or take {tick.stderr:,.0f}", "Noise") if tick.stderr else ("", "Chance")
             yield Caution(
                 f"tick {tick.tick}",
-                f"Tick {tick.tick} ({_day(config, tick.tick)}) brought {tick.events:,.0f} events, give or take "
-                f"{tick.stderr:,.0f}: {what} any of the ticks before it.{many} Did rows come late, twice, or not at "
-                f"all? {_said(p, 'if it were as large as that')}",
+                f"Tick {tick.tick} ({_day(config, tick.tick)}) brought {tick.events:,.0f} events{sure}: {what} any of "
+                f"the ticks before it.{many} Did rows come late, twice, or not at all? "
+                f"{_said(p, 'if it were as large as that', why=why)}",
                 max(p, _LEAST),
             )
 
@@ -250,9 +251,9 @@ def _z(gap: float, stderr: float) -> float:
     return gap / stderr if stderr > 0 else math.inf * np.sign(gap) if gap else 0.0
 
 
-def _said(p: float, otherwise: str) -> str:
+def _said(p: float, otherwise: str, *, why: str = "Noise") -> str:
     shown = f"below {_LEAST:g}" if p < _LEAST else f"of at most {p:.1g}"
-    return f"Noise alone would show that with a probability {shown} {otherwise}."
+    return f"{why} alone would show that with a probability {shown} {otherwise}."
 
 
 def _percent(part: float, total: float) -> str:
