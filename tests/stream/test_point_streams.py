@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 import synthstream
 from synthstream.cli.app import app
 from synthstream.config.config import StreamConfig
+from synthstream.config.synthesis import SynthesizerConfig, partition_of
 from synthstream.errors import ConfigError, HorizonExhausted, SchemaError, StateError
 from synthstream.kernel.gate import Gate, Question
 from synthstream.release.points import PointRelease
@@ -206,6 +207,14 @@ def test_bad_cells_have_their_places(folder: Path) -> None:
 def test_settings_that_cannot_be_are_named(folder: Path, old: str, new: str, says: str) -> None:
     with pytest.raises(ConfigError, match=says):
         opened(folder, **{old: new})
+
+
+def test_the_state_of_the_papers_points_fits_a_database() -> None:
+    """40 bytes a node, and 8 a cell in one dimension; what else it holds grows with segments that ended."""
+    assert partition_of(SynthesizerConfig(kind="hypercube", depth=21), 1).depth == 21
+    assert 2**22 * (40 + 12 * 16) + 2**21 * 8 < 10**9
+    with pytest.raises(ConfigError, match='depth = 22: kind = "hypercube" serves at most 21'):
+        partition_of(SynthesizerConfig(kind="hypercube", depth=22), 2)
 
 
 @pytest.mark.parametrize(

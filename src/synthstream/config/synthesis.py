@@ -26,8 +26,9 @@ _LARGEST_WORKLOAD = 20_000_000
 # A million cells, 8 MB for each vector over them.
 _DEPTH = 20
 
-# The state of a points stream holds a number of 8 bytes for each cell, and no piece of a state may have 1 GB.
-_DEEPEST_POINTS = 26
+# No state may have 1 GB. That of points has 8 bytes for each cell. That of the papers' method has 40 for each node of
+# each level, 16 more for each doubling of the segments that ended in one, and in one dimension 8 for each cell.
+_DEEPEST = {"points": 26, "hypercube": 21}
 
 Measuring = Literal["auto", "always", "refresh", "epochs"]
 
@@ -183,12 +184,12 @@ def partition_of(section: SynthesizerConfig, columns: int) -> Partition:
     Raises:
         ConfigError: there are too many columns, or too few cells for them.
     """
-    deepest = _DEEPEST_POINTS if section.kind == "points" else DEEPEST
+    deepest = _DEEPEST.get(section.kind, DEEPEST)
     depth = section.depth or max(_DEPTH, min(columns, deepest))
     if depth > deepest:
         raise ConfigError(
-            f'depth = {depth}: kind = "points" serves at most {deepest}: 2^{deepest} cells take half a GB of the state '
-            "and of each release's measurements, and more memory. 20 is fine enough for millions of events"
+            f'depth = {depth}: kind = "{section.kind}" serves at most {deepest}: 2^{deepest} cells take half a GB of '
+            "the state, and more memory. 20 is fine enough for millions of events"
         )
     if columns > depth:
         raise ConfigError(
