@@ -206,14 +206,13 @@ class Hypercube:
     def moment(self, state: State, number: int) -> int:
         """The step of a block at which all of its points arrive, if they come at once: its first one.
 
-        Before the first level of time, or in its level 0, no node would count them. So while no level of time has
-        begun, they arrive with the last one that the block closes, whose counts are told at once; or, if it closes none
-        that has nodes, with the newest one. This follows from the number of points.
+        But a level of time counts points by its own nodes, which are few in early levels, and none before the first or
+        in level 0. So points that a later level would close arrive with that one, whose counts are told at once; or, if
+        the block closes none that has nodes, with its newest. This follows from the number of points.
         """
-        time = int(state["time"])
-        newest = self.level(time + number) if int(state["level"]) < 0 and number else -1
+        time, newest = int(state["time"]), self.level(int(state["time"]) + number)
         level = newest - 1 if newest > 1 else newest
-        return 0 if level < 0 else max(0, self.start(level) - 1 - time)
+        return 0 if level <= max(self.level(time + 1), -1) else self.start(level) - 1 - time
 
     def _check(self, cells: IntArray, moments: IntArray) -> None:
         for name, array, end in (("cells", cells, 2**self.depth), ("moments", moments, cells.size)):
