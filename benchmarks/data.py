@@ -208,6 +208,25 @@ def products(seed: int) -> Batches:
     return _batches(_table([product, group, paid, rng.integers(0, 5, rows)]), (number, 12, 4, 5), 800)
 
 
+def screenings(seed: int) -> Batches:
+    """12,000 persons, 115 a tick: 82 ages beside 700 charges, and six columns that go with them.
+
+    Most are between 20 and 40, with a tail of ages that few have; a quarter of the charges has nine tenths of the rows.
+    What is known of ages and charges is as large as the noise between refreshes.
+    """
+    rng, rows, number = np.random.default_rng(seed), 12_000, 700
+    age = np.clip(np.round(rng.gamma(2.2, 7.5, rows)), 0, 81).astype(np.int64)
+    shares = 1 / (np.arange(number) + 3.0) ** 1.4
+    charge = rng.choice(number, size=rows, p=shares / shares.sum())
+    degree = np.random.default_rng(5).integers(0, 3, number)[charge]
+    priors = np.minimum(rng.poisson(0.5 + 3 * rng.random(rows) * np.minimum(age, 30) / 20), 12)
+    score = np.clip(np.round(5 + priors / 2 - age / 8 + rng.normal(0, 1.5, rows)), 0, 9).astype(np.int64)
+    words = np.searchsorted([4, 7], score, side="right")
+    sex, again = (rng.random(rows) < 0.2).astype(np.int64), (rng.random(rows) < (1 + score) / 14).astype(np.int64)
+    columns = [age, charge, degree, priors, score, words, sex, again]
+    return _batches(_table(columns), (82, number, 3, 13, 10, 3, 2, 2), 115)
+
+
 def bursts(seed: int) -> Batches:
     """Seven columns, 300 ticks: most of about five events, every seventh of none, and eight of 5,000.
 
@@ -323,6 +342,7 @@ STREAMS: dict[str, Callable[[int], Batches]] = {
     "earthquakes": lambda seed: earthquakes(),
     "lookup": lookup,
     "products": products,
+    "screenings": screenings,
     "bursts": bursts,
     "wide": wide,
     "wide-independent": wide_independent,

@@ -125,7 +125,7 @@ def run(made: Synthesizer, batches: Iterable[Any], seed: int) -> Iterator[tuple[
 
 def compared(case: Case) -> Iterator[dict[str, Any]]:
     """Forecast and measured errors, one line each."""
-    forecasts = {f.ticks: f for f in plan(case.config, expect=case.expect, at_ticks=case.at).forecasts}
+    forecasts = {f.ticks: f for f in plan(case.config, expect=case.expect, rows=True, at_ticks=case.at).forecasts}
     made = synthesizer_of(case.config)
     found: dict[int, list[dict[str, float]]] = {t: [] for t in case.at}
     for seed in range(SEEDS):

@@ -129,6 +129,14 @@ def test_most_products_are_rare_and_some_come_late() -> None:
     assert late[24_000:].mean() > 5 * late[:24_000].mean()
 
 
+def test_ages_of_those_screened_are_even_and_most_charges_are_rare() -> None:
+    age, charge = (np.bincount(column) for column in stream("screenings").codes[:, :2].T)
+    assert len(age) == 82
+    assert np.abs(np.diff(age)).mean() < 0.2 * age.mean()
+    assert np.sort(charge)[::-1][:175].sum() > 0.85 * charge.sum()
+    assert np.mean(charge < 20) > 0.8
+
+
 def test_bursts_differ_and_a_value_comes_late() -> None:
     found = stream("bursts")
     sizes = np.diff([0, *found.ends])
