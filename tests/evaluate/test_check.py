@@ -311,6 +311,15 @@ def test_what_is_said_of_several_files_is_said_once(tmp_path: Path) -> None:
     ]
 
 
+def test_a_key_that_one_file_needs_is_not_proposed_for_those_that_are_read_without_it(tmp_path: Path) -> None:
+    (tmp_path / "rows-1.csv").write_text(rows().write_csv(separator=";"))
+    (tmp_path / "rows-2.csv").write_bytes(rows(ward=["Köln"] * 300).write_csv().encode("windows-1252"))
+    found = told(tmp_path, toml(), rows())
+    assert found.lines == []
+    assert 'not commas: write it anew as other files here are (2); delimiter = ";" in [source] would' in words(found)
+    assert 'windows-1252: write it anew as other files here are (1); encoding = "windows-1252"' in words(found)
+
+
 def test_a_column_that_is_not_there_and_a_file_that_is_none(tmp_path: Path) -> None:
     (tmp_path / "rows-1.csv").write_bytes(b"")
     found = told(tmp_path, toml(), rows().rename({"ward": "wart"}))

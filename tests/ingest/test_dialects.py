@@ -249,8 +249,8 @@ def test_a_row_of_several_lines_is_not_cut_so_that_it_takes_others(monkeypatch: 
 @pytest.mark.parametrize(
     ("old", "new", "advice"),
     [
-        ('delimiter = ";"\n', "", 'Its header has all columns with delimiter = ";" in [source].'),
-        ('encoding = "windows-1252"\n', "", 'Its header has all columns with encoding = "windows-1252" in [source].'),
+        ('delimiter = ";"\n', "", 'Its header has all columns with delimiter = ";" in [source], for all files.'),
+        ('encoding = "windows-1252"\n', "", 'columns with encoding = "windows-1252" in [source], for all files.'),
         ("when", "wann", "is missing"),
         (
             'kind = "csv"\n',

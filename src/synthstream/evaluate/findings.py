@@ -18,6 +18,7 @@ import polars as pl
 from synthstream.config.config import StreamConfig
 from synthstream.evaluate.formats import (
     Line,
+    advised,
     alike,
     lines_of_numbers,
     lines_of_times,
@@ -187,8 +188,9 @@ def _files(config: StreamConfig, looked: Looked) -> Iterator[Finding]:
     for path, (words, header) in looked.refused.items():
         if separator := separator_of(header, columns_of(config)):
             line = Line("delimiter", json.dumps(separator))
-            words = f"The columns of {path} stand between {line.value}, not commas: say delimiter = {line.value}."
-            finding = Finding(level=Level.STOP, about="[source]", words=words, lines=(line,))
+            advice, lines = advised(line, others=len(looked.files))
+            words = f"The columns of {path} stand between {line.value}, not commas: {advice}"
+            finding = Finding(level=Level.STOP, about="[source]", words=words, lines=lines)
         else:
             keys = {config.clock.column: "[clock] column", config.privacy.person: "[privacy] person", config.op: "op"}
             about = next((key for name, key in keys.items() if f"column {name!r} is missing" in words), "[source]")
@@ -199,12 +201,10 @@ def _files(config: StreamConfig, looked: Looked) -> Iterator[Finding]:
             words = "\0 is UTF-16, of which nothing can be read: convert it, iconv -f UTF-16 -t UTF-8."
             finding = Finding(level=Level.STOP, about="[source]", words=words)
         else:
-            words = (
-                f'\0 is not UTF-8; it looks like {encoding}: say encoding = "{encoding}". What cannot be read in its '
-                "texts is replaced, and falls into `other`."
-            )
-            line = Line("encoding", f'"{encoding}"')
-            finding = Finding(level=Level.LOOK, about="[source]", words=words, lines=(line,))
+            others = len(looked.files) - len(looked.encodings)
+            advice, lines = advised(Line("encoding", f'"{encoding}"'), others=others)
+            words = f"\0 is not UTF-8; it looks like {encoding}: {advice} Texts with other letters fall into `other`."
+            finding = Finding(level=Level.LOOK, about="[source]", words=words, lines=lines)
         same.setdefault(finding, []).append(path)
     for finding, (path, *more) in same.items():
         named = f"{path} (and {len(more):,} more)" if more else str(path)

@@ -47,6 +47,15 @@ class Line(NamedTuple):
     column: str | None = None
 
 
+def advised(line: Line, *, others: int) -> tuple[str, tuple[Line, ...]]:
+    """What to do about files that need a line of [source], which holds for all: ``others`` are read without it."""
+    said = f"{line.key} = {line.value}"
+    if not others:
+        return f"say {said}.", (line,)
+    words = f"write it anew as other files here are ({others:,}); {said} in [source] would hold for those, too."
+    return words, ()
+
+
 def _listed(odd: pl.DataFrame) -> list[tuple[str, int]]:
     """Texts that are tried, and how many rows have each. ``odd``: columns ``text`` and ``rows``."""
     return [(str(text).strip(), int(rows)) for text, rows in odd.head(_TRIED).iter_rows()]

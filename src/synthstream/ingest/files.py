@@ -244,7 +244,7 @@ class FileSource:
                         for key, value in changed.items()
                         if getattr(other, key) != getattr(self.dialect, key)
                     ]
-                    return f" Its header has all columns with {' and '.join(keys)} in [source]."
+                    return f" Its header has all columns with {' and '.join(keys)} in [source], for all files."
         names = self.names(path)
         if "\N{REPLACEMENT CHARACTER}" in "".join(names):
             return f" The line of its header is no text in {self.dialect.encoding}."
