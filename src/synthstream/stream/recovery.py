@@ -147,7 +147,8 @@ def _at_one(config: StreamConfig) -> StreamConfig:
     if told.cuts != config.cuts and config.cuts == told.cuts[: len(config.cuts)]:
         raise RecoveryRefused(
             f"The state in {config.state} is from before tick {told.cuts[len(config.cuts)]['tick']}, where the stream "
-            "went on with other settings. Move it away, and say the same again: what was published goes on."
+            "went on with other settings. Put a newer one in its place. If there is none, move it away, and say the "
+            "same again: a stream of events goes on from what was published; one that protects persons cannot."
         )
     refuse_uncut(config)
     refuse_linked(config)
