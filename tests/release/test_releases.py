@@ -116,6 +116,7 @@ def test_what_is_of_another_type_is_refused_by_name(tmp_path: Path) -> None:
         "table: columns are named by texts, .* not None": lambda: found.last.table(None),
         r"series: takes the name of one column, as in .zone., not \['ward'\]": lambda: found.series(["ward"]),
         "rows: n must be a whole number of rows, not True": lambda: found.last.rows(True),
+        "seed: must be a whole number, or a numpy.random.Generator, not str": lambda: found.last.rows(2, seed="x"),
         "takes a StreamConfig, not str; use synthstream.releases": lambda: Releases("releases"),  # type: ignore[arg-type]
         r"takes a number or a range, not 'a'; of a date: releases.at": lambda: found["a"],
         'a date, as in "2026-01-31", not bool': lambda: found.at(True),
@@ -278,6 +279,8 @@ def test_rows_that_satisfy_a_condition(tmp_path: Path, kind: str) -> None:
         assert many.equals(release.rows(1000, where="x > 2.5"))
     none = release.rows(10, where="x > 2.5 AND x < 2.5")
     assert (none.height, none.columns) == (0, all_of_them.columns)
+    with pytest.raises(ValueError, match="seed: must be at least 0, not -1"):
+        release.rows(1, seed=-1)
     with pytest.raises(ValueError, match="n must be at least 0"):
         release.rows(-1)
     with pytest.raises(SchemaError, match="is not a column"):
@@ -389,7 +392,7 @@ def test_what_cannot_be_compared(tmp_path: Path) -> None:
         literal.last.compare(literal.at(0))
     with pytest.raises(SchemaError, match="Did you mean 'ward'"):
         found.last.compare(found.at(0), ["wart"])
-    with pytest.raises(TypeError, match="an earlier release, not int"):
+    with pytest.raises(TypeError, match=r"an earlier release, as of releases.at\(\.\.\.\), not int"):
         found.last.compare(3)  # type: ignore[arg-type]
 
 

@@ -21,7 +21,7 @@ from synthstream.release.comparing import began_as, compared
 from synthstream.release.display import framed, shown
 from synthstream.release.models import RowModel
 from synthstream.release.places import Located
-from synthstream.release.rows import drawn, weight_name
+from synthstream.release.rows import drawn, randomness, weight_name
 from synthstream.release.sending import Sent
 from synthstream.schema.clock import written
 from synthstream.schema.conditions import names_of
@@ -113,7 +113,7 @@ class Release(Sent, ABC):
         Raises:
             SchemaError: the condition cannot be read, or compares a column with what it cannot hold, or is of none.
             SinkError: the release is read from a file that is not what was published, or that was dropped.
-            TypeError, ValueError: ``n`` is no whole number, or is negative.
+            TypeError, ValueError: ``n`` or ``seed`` is no whole number, or is negative.
 
         Example: ``release.rows(1000, where="age >= 60 AND zone = 'A'")``
         """
@@ -121,7 +121,7 @@ class Release(Sent, ABC):
             raise TypeError(f"rows: n must be a whole number of rows, not {n!r}; a condition goes to where=...")
         if n is not None and n < 0:
             raise ValueError(f"n must be at least 0, not {n}")
-        rng = None if seed is None else np.random.default_rng(seed)
+        rng = None if seed is None else randomness(seed)
         if where is None and self.files is None and self.model_weights is None:
             return self._made(n, rng)
         rows, weights = self.listed
@@ -167,7 +167,7 @@ class Release(Sent, ABC):
     def _comparable(self, then: Release) -> Release:
         """The earlier release, over the columns of this one."""
         if not isinstance(then, Release):
-            raise TypeError(f"compare: takes an earlier release, not {type(then).__name__}")
+            raise TypeError(f"compare: takes an earlier release, as of releases.at(...), not {type(then).__name__}")
         if type(then) is not type(self):
             mine, its = type(self).__name__, type(then).__name__
             raise SchemaError(f"compare: a {mine} is compared with another one of its stream, not with a {its}")

@@ -19,6 +19,17 @@ def weight_name(schema: Schema) -> str:
     return "weight" if "weight" not in schema.published else "weight of the row"
 
 
+def randomness(seed: np.random.Generator | int) -> np.random.Generator:
+    """Public randomness. Raises ``TypeError`` or ``ValueError`` for what is no seed of it."""
+    if isinstance(seed, np.random.Generator):
+        return seed
+    if isinstance(seed, bool) or not isinstance(seed, int | np.integer):
+        raise TypeError(f"seed: must be a whole number, or a numpy.random.Generator, not {type(seed).__name__}")
+    if seed < 0:
+        raise ValueError(f"seed: must be at least 0, not {seed}")
+    return np.random.default_rng(int(seed))
+
+
 def drawn(rows: pl.DataFrame, n: int, rng: np.random.Generator, *, where: str | None) -> pl.DataFrame:
     """Some rows, up to their number without repetition; warns if those that satisfy a condition have to repeat."""
     if where is not None and n > rows.height > 0:
