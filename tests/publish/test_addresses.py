@@ -239,6 +239,8 @@ def test_what_is_not_there_is_told(folder: Path, address: str, tmp_path: Path) -
     for place in (f"{address}/nothing", tmp_path):
         with pytest.raises(ConfigError, match=r"there is no settings\.toml\. .* `synthstream describe"):
             synthstream.releases(place)
+    with pytest.raises(ConfigError, match=r"nowhere: there is no such folder\. Name one of published releases"):
+        synthstream.releases(tmp_path / "nowhere")
     with pytest.raises(SinkError, match="the server answers 500"):
         synthstream.releases(f"{address}/broken")
     with pytest.raises(SinkError, match="cannot be read"):

@@ -5,6 +5,7 @@ Only files that are published are read, and nothing is sent but their names.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from dataclasses import replace
 from http.client import HTTPException
@@ -23,6 +24,7 @@ from synthstream.config.config import StreamConfig, load
 from synthstream.config.settings import SETTINGS
 from synthstream.config.sinks import SinkConfig
 from synthstream.errors import ConfigError, SinkError
+from synthstream.kinds import is_text
 from synthstream.publish.folder import LATEST, Newest, ParquetSink
 from synthstream.publish.outlets import configured, parquet_sink, refuse_no_sink
 
@@ -48,6 +50,8 @@ def located(place: str | Path | StreamConfig, *, simulate: bool = False) -> tupl
     """
     if isinstance(place, str) and place.startswith(_SCHEMES):
         return _behind(place.rstrip("/"))
+    if not isinstance(place, StreamConfig) and _is_nowhere(place):
+        raise ConfigError(f"{place}: there is no such folder. Name one of published releases, or a stream.toml.")
     if isinstance(place, StreamConfig) or not Path(place).is_dir():
         config = configured(place, simulate=simulate)
         return config, parquet_sink(refuse_no_sink(config))
@@ -55,6 +59,10 @@ def located(place: str | Path | StreamConfig, *, simulate: bool = False) -> tupl
         if Path(settings, SETTINGS).is_file():
             return _at(load(Path(settings, SETTINGS)), Path(releases)), ParquetSink(Path(releases))
     raise _unknown(str(place))
+
+
+def _is_nowhere(place: str | Path) -> bool:
+    return not Path(place).suffix and not is_text(str(place)) and not os.path.exists(place)
 
 
 def _candidates(place: str) -> Iterator[tuple[str, str]]:
