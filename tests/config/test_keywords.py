@@ -56,6 +56,8 @@ def test_keywords_say_the_same_as_a_file() -> None:
     assert StreamConfig.of(**KEYS, columns=columns).schema.names == ("age",)
     assert StreamConfig.of(**KEYS, frame=frame(), columns=KNOWN).genesis == config.genesis
     assert StreamConfig.of(**KEYS, frame=frame().schema, columns=KNOWN).genesis == config.genesis
+    with pytest.raises(SchemaError, match=r"'wart' is no column of the frame\. Did you mean 'ward'"):
+        StreamConfig.of(**KEYS, frame=frame(), columns={"wart": {"values": ["A"]}})
 
 
 def test_other_frames_declare_types_and_no_list_of_values() -> None:
@@ -219,7 +221,7 @@ def test_words_of_a_column_are_public_in_python() -> None:
     ("keys", "says"),
     [
         ({"clock": {**KEYS["clock"], "start": 1994}}, "clock.start: must be datetime.date(2026, 1, 31) or ISO text, "),
-        ({"clock": {**KEYS["clock"], "start": "31.1.2026"}}, "not another text"),
+        ({"clock": {**KEYS["clock"], "start": "31.1.2026"}}, "or ISO text, YYYY-MM-DD, not another text"),
         ({"clock": {**KEYS["clock"], "start": pd.NaT}}, "clock.start: must be a text, a number"),
         ({"clock": {**KEYS["clock"], "every": timedelta(seconds=1)}}, "clock.every: must be a text such as"),
         ({"clock": {**KEYS["clock"], "every": 7}}, 'clock.every: must be a text such as "1d", or a timedelta, not int'),

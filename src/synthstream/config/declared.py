@@ -9,6 +9,7 @@ import polars as pl
 
 from synthstream.errors import SchemaError
 from synthstream.schema.cells import library_of
+from synthstream.schema.conditions import like
 
 _OCCURRED = (
     "{name!r} is a {kind}: its categories are those that occurred in the rows, which are private. Declare the public "
@@ -36,7 +37,7 @@ def columns_of(
     for name in (*names, *(name for name in known if name not in kinds)):
         one = known.get(name, {})
         if (read := one.get("from", name)) not in kinds:
-            raise SchemaError(f"columns: {read!r} is no column of the frame")
+            raise SchemaError(f"columns: {read!r} is no column of the frame.{like(read, list(kinds))}")
         try:
             found.append({"name": name, **_declared(name, kinds[read], one)})
         except SchemaError as error:

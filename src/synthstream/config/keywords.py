@@ -30,7 +30,7 @@ _WANTED = {
     "int_from_float": "a whole number (int)",
     "float_type": "a number",
     "bool_type": "True or False",
-    "datetime_type": "datetime.date(2026, 1, 31) or ISO text, as in '2026-01-31'",
+    "datetime_type": "datetime.date(2026, 1, 31) or ISO text, YYYY-MM-DD",
     "list_type": "a list",
     "tuple_type": "a list",
     "dict_type": "a dict",
