@@ -241,6 +241,7 @@ def plan(
         ConfigError: the rate cannot be read, a tick is below 1, or the configuration's parts do not fit together.
 
     Example:
+        >>> from synthstream import StreamConfig, plan
         >>> config = StreamConfig.from_toml('''
         ... name = "visits"
         ... state = "state"
