@@ -243,6 +243,11 @@ def test_what_is_wrong_with_keywords_is_said_in_words_of_python(keys: dict[str, 
     assert not any(word in message for word in ("line ", "quotes", "[["))
 
 
+def test_bounds_of_a_place_that_are_no_pairs() -> None:
+    place = {"name": "at", "type": "place", "coordinates": ["lat", "lon"], "bounds": [52.4, 52.6, 13.2, 13.6]}
+    assert "bounds: give each coordinate a list of its lower and upper end, as in [[32," in told(columns=[place])
+
+
 @pytest.mark.parametrize("called", [ss.check, ss.describe, ss.plan, lambda given: ss.succeed(given, given)])
 def test_functions_that_take_a_configuration_take_its_path(called: Any) -> None:
     with pytest.raises(ConfigError, match=r"no\.toml: No such file"):

@@ -44,6 +44,9 @@ _SILENT = (("clock",), ("privacy",), ("constraints",), ("after",))
 _PUBLIC = {"values": "; what is listed there becomes public"}
 _ANY = "a text, a number, True or False, a date, a list or a dict"
 
+# Of a column's keys, told as in ``stream.toml``.
+_OF_BOTH = ("missing", "literal_error", "union_tag_invalid", "union_tag_not_found")
+
 # How messages call what keywords write otherwise.
 _IN_PYTHON = (
     (r"\{ person = \"column\", max_events = 20 \}", '{"person": "column", "max_events": 20}'),
@@ -104,7 +107,7 @@ class KeywordProblems(Problems):
             return f"{key}: this key is required"
         if kind in _WANTED and last not in (("unit",), ("bounds",)):
             return self._refused(path, detail["input"], _WANTED[kind])
-        if of_column and kind not in ("missing", "literal_error", "union_tag_invalid", "union_tag_not_found"):
+        if of_column and last != ("bounds",) and kind not in _OF_BOTH:
             said = detail["msg"].removeprefix("Value error, ")
             return f"{key}: {said[:1].lower()}{said[1:]}"
         return super()._worded(detail, path, key)
