@@ -129,8 +129,9 @@ def test_mistakes(folder: Path, options: list[str], says: str) -> None:
     assert found.stdout == ""
 
 
-def test_a_negative_number_of_rows(folder: Path) -> None:
+def test_a_negative_number_of_rows_or_seed(folder: Path) -> None:
     assert sample(folder, "-n", "-1").exit_code == 2
+    assert sample(folder, "-n", "1", "--seed", "-1").exit_code == 2
 
 
 def test_an_error_is_one_line_and_status_2(folder: Path) -> None:

@@ -62,7 +62,7 @@ def sample_command(
     where: Where = None,
     at: At = None,
     between: Between = None,
-    seed: Annotated[int | None, typer.Option(help="Seed of the draw; it has nothing to do with privacy.")] = None,
+    seed: Annotated[int | None, typer.Option(min=0, help="Of the draw; it has nothing to do with privacy.")] = None,
     output: Annotated[
         Path | None,
         typer.Option("-o", "--output", help="A .csv, .parquet or .jsonl file; left out: CSV to standard output."),
