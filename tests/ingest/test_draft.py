@@ -112,6 +112,8 @@ def test_coordinates_beside_another_column_are_a_place(tmp_path: Path) -> None:
 
 
 def test_a_file_that_is_not_there_is_told_so(tmp_path: Path) -> None:
+    with pytest.raises(SourceError, match="this is a folder"):
+        draft(tmp_path)
     with pytest.raises(SourceError, match="No such file"):
         draft(tmp_path / "visits.csv")
     with pytest.raises(SourceError, match="This is a pattern: name one of its files"):

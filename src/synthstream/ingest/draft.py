@@ -205,6 +205,8 @@ def _of_file(path: Path, kind: str, codebook: Path | None) -> Codebook:
         raise SourceError(f"{path} cannot be read as {kind}: {why}.") from None
     if kind == "jsonl":
         raise SourceError(f"{path}: lines of JSON have no header, and no row is read. Name a --codebook.")
+    if path.is_dir():
+        raise SourceError(f"{path}: this is a folder. Name one of the files in it; no row is read.")
     raise SourceError(f"{path}: only files that end in .parquet, .csv or .jsonl can be drafted from")
 
 
