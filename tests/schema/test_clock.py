@@ -108,7 +108,7 @@ def test_without_a_column_every_row_is_of_the_open_tick() -> None:
         ({"every": "1M"}, 'Did you mean "1mo"'),
         ({"every": "3 Months"}, 'Did you mean "3mo"'),
         ({"every": "1ms"}, r'as in "1w"$'),
-        ({"every": "monthly"}, r'as in "1w"$'),
+        ({"every": "monthly"}, r'Did you mean "1mo"\?$'),
         ({"every": "0d"}, "every"),
         ({"every": "-1d"}, "every"),
         ({"timezone": "Mars/Olympus"}, "timezone"),

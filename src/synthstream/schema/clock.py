@@ -24,7 +24,7 @@ _WAIT = re.compile(r"([1-9][0-9]{0,5})(m|h|d|w)")
 _LONGEST_WAIT = timedelta(days=3660)
 # What people call them otherwise. A small m is minutes, as everywhere here.
 _CALLED = {"minute": "m", "min": "m", "hour": "h", "day": "d", "week": "w", "month": "mo", "quarter": "q", "year": "y"}
-_CALLED |= {"m": "m", "M": "mo", "mo": "mo", **{letter: letter.lower() for letter in "hdwqyHDWQY"}}
+_CALLED |= {"daily": "d", "m": "m", "M": "mo", "mo": "mo", **{letter: letter.lower() for letter in "hdwqyHDWQY"}}
 
 # Ticks of rows dated further ahead than this are not told apart; they wait together.
 FURTHEST = 2**40
@@ -60,11 +60,13 @@ def no_length(said: str, example: str) -> str:
     Example:
         >>> no_length("1 month", "1w")
         'use a number and m (minutes), h, d, w, mo (months), q or y, as in "1w". Did you mean "1mo"?'
+        >>> no_length("weekly", "30d")[-20:]
+        '. Did you mean "1w"?'
     """
-    found = re.fullmatch(r"([1-9][0-9]*) ?([A-Za-z]+)", said.strip())
+    found = re.fullmatch(r"([1-9][0-9]*)? ?([A-Za-z]+)", said.strip())
     word = found[2] if found else ""
-    unit = _CALLED.get(word) or _CALLED.get(word.lower().removesuffix("s") if len(word) > 2 else "")
-    meant = f'. Did you mean "{found[1]}{unit}"?' if found and unit else ""
+    unit = _CALLED.get(word) or _CALLED.get(word.lower().removesuffix("s").removesuffix("ly") if len(word) > 2 else "")
+    meant = f'. Did you mean "{found[1] or 1}{unit}"?' if found and unit else ""
     return f'use a number and m (minutes), h, d, w, mo (months), q or y, as in "{example}"{meant}'
 
 
