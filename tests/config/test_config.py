@@ -101,6 +101,7 @@ def test_a_path_in_place_of_text_is_told() -> None:
         ("[privacy]", "[privcay]", ["privcay", "Did you mean 'privacy'?"]),
         ('path = "releases"', 'path = "state/releases"', ["line 25", "neither may lie in the other"]),
         ('path = "releases"', 'path = "x/../state"', ["sink.path", "Move one"]),
+        ("[sink]", '[source]\nkind = "csv"\npath = "releases/in/*.csv"\n[sink]', ["sink.path", "a folder of its own"]),
         ('path = "releases"', 'path = "state-simulated"', ["line 25", "neither may lie in the other"]),
         ('name = "age"', 'name = "^a.*$"', ["'^a.*$' is a pattern"]),
         ('name = "age"', 'name = "*"', ["'*' is a pattern"]),

@@ -134,7 +134,7 @@ def _guessed(file: File) -> int | None:
 def _check_places(file: File, base: Path, problems: Problems) -> None:
     """Note what lies where it must not."""
     if file.sink is not None:
-        problems.attempt("sink.path", partial(lie_apart, base, file.state, file.sink.path))
+        problems.attempt("sink.path", partial(lie_apart, base, file, file.sink.path))
     for i, mirror in enumerate(file.mirror):
         problems.attempt(f"mirror.{i}", partial(check_mirror, file, base, mirror))
     if file.encryption is not None:

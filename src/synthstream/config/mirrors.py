@@ -23,7 +23,7 @@ def check_mirror(file: File, base: Path, mirror: AnyMirror) -> None:
     elif isinstance(mirror, FilesMirror):
         _check_objects(file, mirror)
     elif "://" not in mirror.path:
-        lie_apart(base, file.state, mirror.path)
+        lie_apart(base, file, mirror.path)
         place = Path(os.path.normpath(base / mirror.path))
         others = [other.path for other in file.mirror if isinstance(other, DeltaMirror) and other is not mirror]
         for other in (str(file.sink.path), *others):
@@ -78,8 +78,15 @@ def _written(mirror: PostgresMirror) -> list[TableName]:
     return [name, name.ending(MANIFEST)]
 
 
-def lie_apart(base: Path, state: Path, place: str | Path) -> None:
-    """Raise unless the state and a place of publication, both real and simulated, lie apart."""
-    for secret in (str(state), os.path.normpath(state) + SIMULATED):
+def lie_apart(base: Path, file: File, place: str | Path) -> None:
+    """Raise unless state and place of publication, real and simulated, lie apart, and no source lies in the place."""
+    for secret in (str(file.state), os.path.normpath(file.state) + SIMULATED):
         for public in (str(place), os.path.normpath(place) + SIMULATED):
             apart(base, secret, public)
+    if isinstance(file.source, Files) and not isinstance(file.source.path, ObjectPath):
+        read, published = (Path(os.path.normpath(base / path)) for path in (file.source.path, place))
+        if read.is_relative_to(published):
+            raise ConfigError(
+                f"{str(place)!r} is public, and the files of [source], {str(file.source.path)!r}, are private: "
+                "they may not lie in it. Name a folder of its own"
+            )
