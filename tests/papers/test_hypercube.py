@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ import pytest
 from benchmarks.naive_hypercube import NaiveHypercube, Noise
 from scipy.stats import chisquare
 
-from synthstream.errors import HorizonExhausted
+from synthstream.errors import HorizonExhausted, StateCorrupt
 from synthstream.kernel.counters.base import State
 from synthstream.kernel.gate import Gate
 from synthstream.measured import NodeCounts
@@ -20,6 +21,8 @@ from synthstream.papers.counters import sparse
 from synthstream.papers.counters.sparse import Arrivals, Sparse
 from synthstream.papers.hypercube import Hypercube
 from synthstream.privacy import Budget
+from synthstream.state.journal import JournalGate
+from synthstream.state.store import Store
 from synthstream.synthesizers.simulation.seeded import SeededGate
 from synthstream.workload import FloatArray, IntArray
 from tests.support.gates import ExactGate, ReplayingGate, TracingGate, path_cost
@@ -302,6 +305,17 @@ def test_points_of_the_first_tick_count_although_they_come_at_once(dimension: in
     assert m.moment(few, 1000) == m.start(m.level(1003) - 1) - 1 - 3, "few points before them make no difference"
     for number in (1, 2, 3):  # of so few, whatever nodes there are
         assert 0 <= m.moment(m.init(), number) < number
+
+
+@pytest.mark.parametrize("dimension", [1, 2])
+def test_an_answer_is_not_taken_for_other_moments(dimension: int, tmp_path: Path) -> None:
+    """Points that it holds would count again: a program with another rule may not end a tick that was interrupted."""
+    m, cells, store = cube(dimension), np.zeros(9, dtype=np.int64), Store(tmp_path / "state")
+    for _ in range(2):
+        m.step(m.init(), cells, np.zeros_like(cells), JournalGate(ExactGate(), store, 0))
+    with pytest.raises(StateCorrupt, match="does not fit what is asked"):
+        m.step(m.init(), cells, np.full_like(cells, 8), JournalGate(ExactGate(), store, 0))
+    store.close()
 
 
 def test_a_step_changes_nothing_that_it_was_given() -> None:

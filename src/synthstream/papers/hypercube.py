@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from typing import Any, ClassVar
@@ -13,7 +14,7 @@ from numpy.typing import NDArray
 
 from synthstream.errors import HorizonExhausted
 from synthstream.kernel.counters.base import State, inner, outer
-from synthstream.kernel.gate import Gate
+from synthstream.kernel.gate import Gate, Question
 from synthstream.kernel.sampling import LARGEST_SCALE
 from synthstream.measured import NodeCounts, fingerprint_of
 from synthstream.papers.counters.sparse import Sparse, arrivals_at
@@ -184,6 +185,7 @@ class Hypercube:
             ValueError, TypeError: cells or moments are not as above.
         """
         self._check(cells, moments)
+        gate = _AtMoments(gate, moments)
         time, number = int(state["time"]), int(cells.size)
         if time + number > self.points:
             raise HorizonExhausted(
@@ -267,6 +269,20 @@ class Hypercube:
         if self.deepest(int(state["level"])):
             counts = counts + state["sparse.noisy"].sum(axis=0)
         return NodeCounts.unpack(int(state["t"]) - 1, np.append(state["time"], counts))
+
+
+class _AtMoments(Gate):
+    """Another gate, which is told with each question when the points of the block arrive.
+
+    Of a tick that was interrupted, no answer is taken for other moments: a point that an answer holds would count again
+    where it arrives later.
+    """
+
+    def __init__(self, gate: Gate, moments: IntArray) -> None:
+        self._gate, self._about = gate, hashlib.sha256(moments.tobytes()).digest()
+
+    def answer(self, question: Question) -> IntArray:
+        return self._gate.answer(replace(question, about=self._about))
 
 
 def _spread(values: NDArray[Any]) -> NDArray[Any]:
