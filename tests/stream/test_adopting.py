@@ -27,12 +27,23 @@ def lost(tmp_path: Path) -> StreamConfig:
     return config
 
 
+@pytest.fixture
+def lost_with_its_folder(lost: StreamConfig) -> StreamConfig:
+    """The same, of which the folder that the state lay in is lost, too."""
+    text = (lost.base / "stream.toml").read_text().replace('state = "state"', 'state = "disk/visits"')
+    return StreamConfig.from_toml(text, base=lost.base)
+
+
 def names(folder: Path) -> set[str]:
     return {path.name for path in folder.iterdir()}
 
 
-def test_of_two_recoveries_at_once_one_is_refused_and_nothing_that_was_counted_is_lost(lost: StreamConfig) -> None:
+@pytest.mark.parametrize("which", ["lost", "lost_with_its_folder"])
+def test_of_two_recoveries_at_once_one_is_refused_and_nothing_that_was_counted_is_lost(
+    which: str, request: pytest.FixtureRequest
+) -> None:
     """The second would put aside what the first has made, with what was pushed to it meanwhile."""
+    lost: StreamConfig = request.getfixturevalue(which)
     said: list[str] = []
 
     def other() -> None:
@@ -52,7 +63,8 @@ def test_of_two_recoveries_at_once_one_is_refused_and_nothing_that_was_counted_i
         other()
     with Stream(lost) as stream:
         assert stream.batches() == []
-    assert names(lost.state.parent) == {"stream.toml", "rows-1.parquet", "releases", "state"}
+    assert names(lost.base) == {"stream.toml", "rows-1.parquet", "releases", lost.state.relative_to(lost.base).parts[0]}
+    assert "visits.adopting" not in names(lost.state.parent)
 
 
 def test_who_may_not_list_the_folder_recovers_all_the_same(lost: StreamConfig, monkeypatch: pytest.MonkeyPatch) -> None:

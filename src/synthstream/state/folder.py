@@ -183,17 +183,21 @@ def _taken(lock: Lock, folder: Path) -> Lock:
 
 @contextmanager
 def alone_beside(folder: Path) -> Iterator[None]:
-    """Nobody else puts a state into the place of one in the same folder meanwhile. Leaves nothing behind.
+    """Nobody else puts a state into the place of one in the same folder meanwhile. Leaves no more than that folder.
 
     Raises:
         StateLocked: another process is at it.
+        StateError: there is no such folder, and none can be made.
     """
-    beside = next(place for place in folder.absolute().parents if place.is_dir())
+    beside = folder.absolute().parent
     try:
+        make_folder(beside)  # while it is missing, the next one up would be locked: who comes later would lock another
         lock = Lock(os.open(beside, _FOLDER))
     except PermissionError:  # who may not list it may not lock it either
         yield
         return
+    except OSError as error:
+        raise failed(folder, error) from error
     with closing(lock):
         if not _takes(lock):
             raise StateLocked(
