@@ -29,6 +29,8 @@ _LIKELIER = 10.0
 _FACTORS = np.geomspace(0.1, 1e8, 46)
 # Estimates are rounded to such parts of a standard error: the last bits of a matrix product depend on the threads.
 _STEPS = 64
+# And what is left of noise, to such parts.
+_PARTS = 2**20
 
 
 class Basis(NamedTuple):
@@ -229,4 +231,5 @@ def evened(counts: FloatArray, noise: float) -> tuple[FloatArray, float]:
     if most < even + _LIKELIER:
         return counts, noise
     vectors = _spectrum(counts.size, best)[1]
-    return _rounded(mean + vectors @ (kept * ((counts - mean) @ vectors)), noise), noise * float(kept.mean())
+    left = math.ceil(float(kept.mean()) * _PARTS) / _PARTS  # the last bits of eigenvalues depend on the processor
+    return _rounded(mean + vectors @ (kept * ((counts - mean) @ vectors)), noise), noise * left
