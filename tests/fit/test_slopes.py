@@ -12,7 +12,7 @@ import pytest
 from synthstream.constraints import Group
 from synthstream.fit import aims as aims_module
 from synthstream.fit.aims import Earlier, aims
-from synthstream.fit.lowrank import common, slope
+from synthstream.fit.lowrank import _Blocks, common, slope
 from synthstream.measured import Measured
 from synthstream.workload import CodeArray, FloatArray, Workload
 
@@ -148,3 +148,20 @@ def test_what_a_refresh_says_is_found_once(monkeypatch: pytest.MonkeyPatch) -> N
         aims(now, then=earlier._replace(measured=other))
     aims(now, then=earlier, ordered=True)
     assert len(looks) == 4
+
+
+@pytest.mark.parametrize("together", [1, 7, 512])
+def test_blocks_are_the_matrix_that_they_stand_for(together: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pairs that are not known are filled in, whichever columns have their rows side by side."""
+    monkeypatch.setattr("synthstream.fit.lowrank._SHORT", together)
+    rng, sizes = np.random.default_rng(0), {0: 3, 2: 4, 3: 2, 7: 5}
+    blocks = {(a, b): rng.normal(size=(sizes[a], sizes[b])) for a, b in ((0, 2), (0, 7), (3, 7))}
+    matrix = _Blocks(blocks, sizes)
+    dense, known = np.zeros((14, 14)), np.zeros((14, 14), dtype=np.bool_)
+    for (a, b), block in blocks.items():
+        at = matrix.place[a], matrix.place[b]
+        dense[at], dense[at[::-1]], known[at], known[at[::-1]] = block, block.T, True, True
+    values, found, vectors = rng.normal(size=3), rng.normal(size=(14, 3)), rng.normal(size=(14, 2))
+    assert np.allclose(matrix.times(vectors), dense @ vectors)
+    filled = np.where(known, dense, (found * values) @ found.T)
+    assert np.allclose(matrix.filled(values, found)(vectors), filled @ vectors)

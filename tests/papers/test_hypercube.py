@@ -13,6 +13,7 @@ import pytest
 from benchmarks.naive_hypercube import NaiveHypercube, Noise
 from scipy.stats import chisquare
 
+from synthstream.counts import Counts
 from synthstream.errors import HorizonExhausted, StateCorrupt
 from synthstream.kernel.counters.base import State
 from synthstream.kernel.gate import Gate
@@ -23,6 +24,7 @@ from synthstream.papers.hypercube import Hypercube
 from synthstream.privacy import Budget
 from synthstream.state.journal import JournalGate
 from synthstream.state.store import Store
+from synthstream.synthesizers.papers import FromSparseCounts
 from synthstream.synthesizers.simulation.seeded import SeededGate
 from synthstream.workload import FloatArray, IntArray
 from tests.support.gates import ExactGate, ReplayingGate, TracingGate, path_cost
@@ -305,6 +307,24 @@ def test_points_of_the_first_tick_count_although_they_come_at_once(dimension: in
     assert m.moment(few, 1000) == m.start(m.level(1003) - 1) - 1 - 3, "few points before them make no difference"
     for number in (1, 2, 3):  # of so few, whatever nodes there are
         assert 0 <= m.moment(m.init(), number) < number
+
+
+@pytest.mark.parametrize("dimension", [1, 2])
+def test_moments_follow_from_numbers_alone(dimension: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The theorem takes them to be public: where points are may not move them, and neither may what is kept of them."""
+    points, moved, usual = FromSparseCounts(mechanism=cube(dimension, depth=4)), list[list[Any]](), Hypercube.step
+
+    def step(self: Hypercube, state: State, cells: IntArray, moments: IntArray, gate: Gate) -> Any:
+        moved[-1].append(moments.tolist())
+        return usual(self, state, cells, moments, gate)
+
+    monkeypatch.setattr(Hypercube, "step", step)
+    for cells in (np.zeros(900, dtype=np.int64), np.arange(900) % 16, 15 - np.arange(900) % 2):
+        moved.append([])
+        state = points.mechanism.init()
+        for number in (3, 40, 5, 600, 8, 0, 900):
+            state = points.step(state, Counts.at(np.sort(cells[:number])), ExactGate(), None, {})[0]
+    assert moved[0] == moved[1] == moved[2]
 
 
 @pytest.mark.parametrize("dimension", [1, 2])

@@ -149,7 +149,7 @@ def test_the_place_of_what_is_unfinished_is_that_of_one_draw_and_of_one_state(tm
     assert all(re.fullmatch(r"\.writing-000002-[0-9a-f]{16}", name) for (name,) in places)
 
 
-@pytest.mark.parametrize("what", ["state", "key", "releases"])
+@pytest.mark.parametrize("what", ["state", "key", "releases", "mirror"])
 def test_no_link_hides_what_is_secret_among_what_is_published(tmp_path: Path, what: str) -> None:
     configured(tmp_path, "always")
     text = (tmp_path / "stream.toml").read_text()
@@ -163,7 +163,8 @@ def test_no_link_hides_what_is_secret_among_what_is_published(tmp_path: Path, wh
         (tmp_path / "state").mkdir(mode=0o700)
         (tmp_path / "data").unlink()
         (tmp_path / "data").symlink_to("state")
-        text = text.replace('path = "releases"', 'path = "data/releases"')
+        mirror = '[[mirror]]\nkind = "delta"\npath = "data/copy"\n'
+        text = text + mirror if what == "mirror" else text.replace('path = "releases"', 'path = "data/releases"')
     config = StreamConfig.from_toml(text, base=tmp_path)
     before = sorted(tmp_path.rglob("*"))
     opens: list[Callable[[StreamConfig], object]] = [Stream, adopt]
