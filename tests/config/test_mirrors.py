@@ -116,3 +116,10 @@ def test_columns_that_postgresql_cannot_have_are_refused(tmp_path: Path) -> None
     assert StreamConfig.from_toml(text + mirror("a"), base=tmp_path).mirrors
     with pytest.raises(ConfigError, match="too long for PostgreSQL"):
         StreamConfig.from_toml(text + mirror("a", 'content = "tables"'), base=tmp_path)
+
+
+@pytest.mark.parametrize("address", ["file://{}/state/copy", "FILE://localhost{}/st%61te", "file://{}/releases/copy"])
+def test_an_address_of_a_folder_lies_apart_as_the_folder_does(tmp_path: Path, address: str) -> None:
+    more = f'[[mirror]]\nkind = "delta"\npath = "{address.format(tmp_path)}"\n'
+    with pytest.raises(ConfigError, match="neither may lie in the other"):
+        read(tmp_path, more)

@@ -22,11 +22,11 @@ def check_mirror(file: File, base: Path, mirror: AnyMirror) -> None:
         _check_table(file, mirror)
     elif isinstance(mirror, FilesMirror):
         _check_objects(file, mirror)
-    elif "://" not in mirror.path:
-        lie_apart(base, file, mirror.path)
-        place = Path(os.path.normpath(base / mirror.path))
-        others = [other.path for other in file.mirror if isinstance(other, DeltaMirror) and other is not mirror]
-        for other in (str(file.sink.path), *others):
+    elif mirror.folder is not None:
+        lie_apart(base, file, mirror.folder)
+        place = Path(os.path.normpath(base / mirror.folder))
+        others = [other.folder for other in file.mirror if isinstance(other, DeltaMirror) and other is not mirror]
+        for other in filter(None, (str(file.sink.path), *others)):
             taken = Path(os.path.normpath(base / other))
             if place.is_relative_to(taken) or taken.is_relative_to(place):
                 raise ConfigError(f"path = {mirror.path!r}: {other!r} is another place; neither may lie in the other")

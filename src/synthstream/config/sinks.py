@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Annotated, Literal, Self
+from urllib.parse import unquote, urlsplit
 
 from pydantic import BeforeValidator, ByteSize, Field, InstanceOf
 from typing_extensions import override
@@ -38,6 +39,14 @@ class DeltaMirror(Section):
     kind: Literal["delta"]
     path: Name
     content: Content = "rows"
+
+    @property
+    def folder(self) -> str | None:
+        """The folder that it is, also if its address names one (``file://...``); ``None`` elsewhere."""
+        if "://" not in self.path:
+            return self.path
+        address = urlsplit(self.path)
+        return unquote(address.path) if address.scheme == "file" else None
 
     @override
     def within(self, base: Path) -> Self:

@@ -72,7 +72,7 @@ def public_folder(config: StreamConfig, place: Path) -> Path | None:
     Args:
         place: absolute, without links.
     """
-    names = [str(mirror.path) for mirror in config.mirrors if isinstance(mirror, DeltaMirror)]
+    names = [mirror.folder for mirror in config.mirrors if isinstance(mirror, DeltaMirror) and mirror.folder]
     names += [] if config.sink is None else [str(config.sink.path)]
     known = {Path(name).resolve() for name in names}
     for folder in (place, *place.parents):

@@ -230,9 +230,9 @@ def refuse_linked(config: StreamConfig) -> None:
     Of settings the names alone are compared, which follow no links.
     """
     public = [] if config.sink is None else [str(config.sink.path)]
-    public += [str(mirror.path) for mirror in config.mirrors if isinstance(mirror, DeltaMirror)]
+    public += [mirror.folder for mirror in config.mirrors if isinstance(mirror, DeltaMirror) and mirror.folder]
     key = None if config.encryption is None else config.encryption.key_file
-    for place in [os.path.realpath(place) for place in public if "://" not in place]:
+    for place in [os.path.realpath(place) for place in public]:
         apart(config.base, os.path.realpath(config.state), place)
         if key is not None:
             apart(config.base, os.path.realpath(key), place, which="key")
