@@ -136,7 +136,7 @@ def test_cuts_that_cannot_be_are_no_cuts(tmp_path: Path, cuts: object) -> None:
 def test_the_newest_release_tells_of_cuts_also_when_its_name_is_longer(tmp_path: Path) -> None:
     written(tmp_path)
     config, cut = written(tmp_path, NEW, "new.toml"), {"tick": 1_000_000, "edition": EDITION}
-    for name, cuts in (("999999", []), ("1000000", [cut])):
+    for name, cuts in (("999999", []), ("1000000", [cut]), ("999999-before", [])):
         (tmp_path / "releases" / name).mkdir(parents=True)
         (tmp_path / "releases" / name / "manifest.json").write_text(json.dumps({"edition": EDITION, "cuts": cuts}))
     assert [one["tick"] for one in as_begun(config).cuts] == [1_000_000]

@@ -44,8 +44,9 @@ def as_begun(config: StreamConfig) -> StreamConfig:
         ConfigError: the releases go on with other settings.
     """
     there = [] if config.sink is None else config.sink.path.glob("[0-9]*")
-    # Of thousands of releases the newest is enough, as a rule. After tick 999999 names are longer.
-    for place in sorted(there, key=lambda place: (len(place.name), place.name), reverse=True):
+    # Of thousands of releases the newest is enough, as a rule. After 999999 names are longer; so are those of copies.
+    numbered = (place for place in there if place.name.isdecimal())
+    for place in sorted(numbered, key=lambda place: int(place.name), reverse=True):
         facts: Any = None
         with suppress(OSError, ValueError):  # who reads the releases says what is wrong with them
             facts = json.loads((place / "manifest.json").read_bytes())
