@@ -123,7 +123,14 @@ def test_a_rename_that_fails_is_told_in_words_and_said_again_it_goes_through(tmp
     assert verify(config).findings == []
 
 
-def test_what_is_made_again_has_no_rows_that_were_dropped(tmp_path: Path) -> None:
+def test_what_is_made_again_has_no_rows_that_were_dropped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not for a moment, either: a process may end just then, and nothing would be missing any more."""
+    put, usual = dict[str, bool](), Path.rename
+
+    def rename(place: Path, target: Path) -> Path:
+        put[target.name] = (place / "rows.parquet").exists()
+        return usual(place, target)
+
     configured(tmp_path, "always")
     rows(60, 1).write_parquet(tmp_path / "rows-1.parquet")
     text = (tmp_path / "stream.toml").read_text().replace('path = "releases"\n', 'path = "releases"\nkeep = 2\n')
@@ -131,11 +138,13 @@ def test_what_is_made_again_has_no_rows_that_were_dropped(tmp_path: Path) -> Non
     with Stream(config) as stream:
         list(stream.run())
     before = published(tmp_path / "releases")
+    monkeypatch.setattr(Path, "rename", rename)
     for lost in (["000003"], ["000005", "000006"], ["000007"]):
         for name in lost:
             shutil.rmtree(tmp_path / "releases" / name)
         assert republish(config) == len(lost)
         assert published(tmp_path / "releases") == before
+    assert put == {"000003": False, "000005": False, "000006": True, "000007": True}
 
 
 def test_a_backup_is_on_disk_with_its_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

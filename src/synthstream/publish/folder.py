@@ -182,7 +182,8 @@ class ParquetSink:
         final, do = self.place(release.tick), self._env.do
         try:
             if not final.exists():
-                self._put(final, release, _aside(release, key))
+                dropped = self._keep is not None and release.tick <= newest - self._keep
+                self._put(final, release, _aside(release, key), dropped=dropped)
             elif self._newest(release.tick).head != release.head:
                 raise SinkError(
                     f"{final} holds another release of this tick. Two states publish to one folder, or one is an old "
@@ -191,9 +192,8 @@ class ParquetSink:
             # Also of a release that was there: the process that put it there may have ended before it came to this.
             do("sync sink", partial(sync, self.folder))
             if self._keep is not None:
-                again = [release.tick] if release.tick <= newest - self._keep else []
-                for old in [self.place(tick) / "rows.parquet" for tick in (release.tick - self._keep, *again)]:
-                    do("drop old rows", partial(old.unlink, missing_ok=True))
+                old = self.place(release.tick - self._keep) / "rows.parquet"
+                do("drop old rows", partial(old.unlink, missing_ok=True))
             return self._newest(release.tick).manifest
         except OSError as error:
             raise SinkError(
@@ -201,11 +201,18 @@ class ParquetSink:
                 "when you run again."
             ) from error
 
-    def _put(self, final: Path, release: Release, name: str) -> None:
+    def _put(self, final: Path, release: Release, name: str, *, dropped: bool) -> None:
+        """``dropped``: without its rows, so that nobody sees them even if the process ends before it is through."""
         aside = self.folder / name
+
+        def write(place: Path) -> None:
+            self._write(place, release=release)
+            if dropped:
+                (place / "rows.parquet").unlink()
+
         # Who knows the seed of simulated noise, or guesses it, takes it away: nobody but the owner may read that.
         mode = 0o777 if release.secure else 0o700
-        write_aside(aside, partial(self._write, release=release), self._env, mode=mode)
+        write_aside(aside, write, self._env, mode=mode)
         self._env.do("rename release", partial(aside.rename, final))
 
     def files(self, tick: int) -> dict[str, bytes]:
