@@ -136,6 +136,7 @@ def test_a_path_in_place_of_text_is_told() -> None:
         ("bins = 4", "bins = 4\nmissing = False", ["line 23", "Write true or false, in small letters"]),
         ("start = 2026-01-01", "start = 01.01.2026", ["line 9", "Dates are written as 2026-01-31"]),
         ("[sink]", '[synthesizer]\nfocus = "age"\n[sink]', ["focus = 'age'", 'write it in brackets, as in ["A", "B"]']),
+        ('values = ["A", "B"]', 'values = "codes.txt"', ["in brackets", "`schema init --codebook` drafts a long list"]),
         ("min = 0", 'edges = "0, 18"', ["column 'age': edges = '0, 18'", "brackets, as in [0, 18, 65]"]),
         ("min = 0\nmax = 100\nbins = 4", "edges = [5]", ["column 'age': edges: say where each bin begins, two"]),
         ("bins = 4", "bins = 4\ndecimal = 2", ["column 'age': decimal: there is no", "Did you mean 'decimals'?"]),

@@ -265,6 +265,7 @@ def _worded(detail: Any, path: Path, key: str) -> str:
     )
     if kind in ("list_type", "tuple_type"):
         hint = f"; write it in brackets, as in {'[0, 18, 65]' if last == 'edges' else _LIST}"
+        hint += "; `schema init --codebook` drafts a long list" if last == "values" else ""
     elif kind in ("float_type", "int_type") and re.fullmatch(r"'[-+]?[\d.]+(e[-+]?\d+)?'", repr(found)):
         hint = "; write it without quotes"
     elif last == "every":
