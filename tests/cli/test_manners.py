@@ -296,7 +296,7 @@ def test_verify_tells_a_finding_from_nothing_to_check(folder: Path) -> None:
         ("check stream.toml nope.csv", "nope.csv: there is no such file. Check the path."),
         ("plan notes.txt", "not valid TOML"),
         ("schema init notes.txt", "only files that end in"),
-        ("schema init .", "only files that end in"),
+        ("schema init .", "this is a folder. Name one of the files in it"),
         ("schema init folder.csv", "Is a directory"),
         ("schema init rows-1.parquet -o nowhere/stream.toml", "there is no folder nowhere"),
         ("schema init rows-1.parquet -o stream.toml", "is there already"),

@@ -208,7 +208,7 @@ class ParquetSink:
         def write(place: Path) -> None:
             self._write(place, release=release)
             if dropped:
-                (place / "rows.parquet").unlink()
+                self._env.do("drop old rows", (place / "rows.parquet").unlink)
 
         # Who knows the seed of simulated noise, or guesses it, takes it away: nobody but the owner may read that.
         mode = 0o777 if release.secure else 0o700
