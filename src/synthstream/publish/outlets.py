@@ -67,15 +67,19 @@ def as_published(config: StreamConfig) -> StreamConfig:
     return as_begun(load(config.sink.path) if there and config.sink is not None else config)
 
 
+def public_folders(config: StreamConfig) -> list[str]:
+    """Folders of this machine that the configuration publishes in: that of releases, and of mirrors."""
+    folders = [] if config.sink is None else [str(config.sink.path)]
+    return folders + [mirror.folder for mirror in config.mirrors if isinstance(mirror, DeltaMirror) and mirror.folder]
+
+
 def public_folder(config: StreamConfig, place: Path) -> Path | None:
     """The folder of releases, of a mirror, or of a site or a copy of releases, that a path lies in; ``None`` if none.
 
     Args:
         place: absolute, without links.
     """
-    names = [mirror.folder for mirror in config.mirrors if isinstance(mirror, DeltaMirror) and mirror.folder]
-    names += [] if config.sink is None else [str(config.sink.path)]
-    known = {Path(name).resolve() for name in names}
+    known = {Path(name).resolve() for name in public_folders(config)}
     for folder in (place, *place.parents):
         if folder in known or any((folder / name).exists() for name in ("manifest.json", "latest/manifest.json")):
             return folder

@@ -15,7 +15,7 @@ from synthstream.config.after import kept_for_ever
 from synthstream.config.config import StreamConfig
 from synthstream.config.secrecy import apart
 from synthstream.config.settings import NO_STATE
-from synthstream.config.sinks import SIMULATED, DeltaMirror
+from synthstream.config.sinks import SIMULATED
 from synthstream.environment import Env
 from synthstream.errors import ConfigError, StateCorrupt, StateError, StateMismatch, StateRolledBack
 from synthstream.kernel.gate import Gate, SystemGate
@@ -24,7 +24,7 @@ from synthstream.privacy import Ledger
 from synthstream.publish.building import Builder
 from synthstream.publish.copies import Copies, Marks
 from synthstream.publish.folder import Newest, Sink
-from synthstream.publish.outlets import as_begun
+from synthstream.publish.outlets import as_begun, public_folders
 from synthstream.schema.naming import clash
 from synthstream.state.database import Closed
 from synthstream.state.folder import is_state
@@ -229,10 +229,8 @@ def refuse_linked(config: StreamConfig) -> None:
 
     Of settings the names alone are compared, which follow no links.
     """
-    public = [] if config.sink is None else [str(config.sink.path)]
-    public += [mirror.folder for mirror in config.mirrors if isinstance(mirror, DeltaMirror) and mirror.folder]
     key = None if config.encryption is None else config.encryption.key_file
-    for place in [os.path.realpath(place) for place in public]:
+    for place in map(os.path.realpath, public_folders(config)):
         apart(config.base, os.path.realpath(config.state), place)
         if key is not None:
             apart(config.base, os.path.realpath(key), place, which="key")
