@@ -27,7 +27,7 @@ def _trips(rows: int) -> pl.DataFrame:
 
 
 @pytest.fixture(autouse=True)
-def _folder_of_trips(request: pytest.FixtureRequest, doctest_namespace: dict[str, object]) -> None:
+def _folder_of_trips(request: pytest.FixtureRequest) -> None:
     """For examples that name ``stream.toml``."""
     item = request.node
     if (
@@ -43,4 +43,4 @@ def _folder_of_trips(request: pytest.FixtureRequest, doctest_namespace: dict[str
         (folder / "next.toml").write_text(found.group(1).replace("horizon = 52", "horizon = 104") + after)
         _trips(8_000).write_parquet(folder / "trips.parquet")
         request.getfixturevalue("monkeypatch").chdir(folder)
-        doctest_namespace.update(synthstream=synthstream, pl=pl)
+        item.dtest.globs["synthstream"] = synthstream  # of this example alone: others say what they import
