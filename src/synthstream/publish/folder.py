@@ -202,14 +202,7 @@ class ParquetSink:
             ) from error
 
     def _put(self, final: Path, release: Release, name: str, *, dropped: bool) -> None:
-        """``dropped``: without its rows, so that nobody sees them even if the process ends before it is through."""
-        aside = self.folder / name
-
-        def write(place: Path) -> None:
-            self._write(place, release=release)
-            if dropped:
-                self._env.do("drop old rows", (place / "rows.parquet").unlink)
-
+        aside, write = self.folder / name, partial(self._write, release=release, dropped=dropped)
         # Who knows the seed of simulated noise, or guesses it, takes it away: nobody but the owner may read that.
         mode = 0o777 if release.secure else 0o700
         write_aside(aside, write, self._env, mode=mode)
@@ -260,7 +253,8 @@ class ParquetSink:
             raise SinkError(f"{path} is not what was published: its hash differs from the manifest's. {_BACK}")
         return content
 
-    def _write(self, folder: Path, *, release: Release) -> None:
+    def _write(self, folder: Path, *, release: Release, dropped: bool) -> None:
+        """``dropped``: without its rows, so that nobody sees them even if the process ends before it is through."""
         hashes: dict[str, str] = {}
         measured = pl.DataFrame({"released": release.released})
         rows = release.published if self._rows is None else release.rows(self._rows)
@@ -274,6 +268,8 @@ class ParquetSink:
         self._env.do("write manifest", partial(path.write_text, json.dumps(manifest, indent=2) + "\n"))
         for name in (*hashes, path.name):
             self._env.do(f"sync {name}", partial(sync, folder / name))
+        if dropped:
+            self._env.do("drop old rows", (folder / "rows.parquet").unlink)
 
 
 class Anchor:
