@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable, Iterable
-from contextlib import closing, nullcontext
+from contextlib import AbstractContextManager, closing, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -100,7 +100,7 @@ def adopt(
             f"The releases are not sound: {finding.where}: {finding.what}. Put them back first; "
             "`synthstream verify stream.toml` lists all that is wrong. Nothing was changed."
         )
-    with alone_beside(config.state), nullcontext() if (store := _old(config, env)) is None else closing(store):
+    with alone_beside(config.state), _old(config, env) as store:
         if store is not None:
             _refuse_lost_releases(store, last.tick)
         held = _refuse_forgotten(Copies(config, env, unchecked=unchecked), store, sink, last)
@@ -158,8 +158,8 @@ def _at_one(config: StreamConfig) -> StreamConfig:
 def _whole_or_refused(config: StreamConfig, env: Env) -> Adopted:
     """A stream without a sink goes on from a state that is as new as its anchor, or not at all."""
     anchor = sink_of(config, env)
-    store, last = _old(config, env), anchor.last()
-    with nullcontext() if store is None else closing(store):
+    with _old(config, env) as store:
+        last = anchor.last()
         if store is not None and last is not None and _as_new(config, store, anchor, last):
             return Adopted(last.tick + 1, False, None)
     raise RecoveryRefused(
@@ -179,18 +179,18 @@ def _refuse_one_too_deep(state: Path) -> None:
         )
 
 
-def _old(config: StreamConfig, env: Env) -> Store | None:
-    """The state that is there, locked; ``None`` if there is none, or none that can be read."""
+def _old(config: StreamConfig, env: Env) -> AbstractContextManager[Store | None]:
+    """The state that is there, locked until it is left; ``None`` if there is none, or none that can be read."""
     if not config.state.exists():
-        return None
+        return nullcontext()
     try:
         store = Store(config.state, copies=True, key=key_of(config), env=env)
     except StateCorrupt:
-        return None
+        return nullcontext()
     if store.meta("config") is not None and (changed := config.differences(store.meta("config") or "{}")):
         store.close()
         raise StateMismatch(f"{config.state} belongs to a stream with other settings: {'; '.join(changed)}.")
-    return store
+    return closing(store)
 
 
 def _refuse_lost_releases(store: Store, last: int) -> None:
