@@ -166,7 +166,7 @@ class Stream:
 
     @alone
     def add(self, counts: CountsByTick, *, batch_id: str | None = None) -> None:
-        """Take rows that were counted elsewhere, by :class:`synthstream.Counting`; see :meth:`update`.
+        """As :meth:`update`, for rows counted elsewhere by :class:`synthstream.Counting`. Committed on return.
 
         Raises:
             CountsMismatch: they are counts of a stream with other settings, or this stream protects persons.
