@@ -96,11 +96,11 @@ def common(
     # The largest eigenvalue of noise alone: Wigner's edge, and something for its own variation (Tracy and Widom 1994).
     freedom = sum(number[c] - (along is None) for c in columns)  # of all of a column's codes the sum is known
     edge = 2 * np.sqrt(freedom) * (1 + caution * max(freedom, 1) ** (-2 / 3))
-    values, vectors = _outstanding(matrix.times, edge, _start(matrix.size))
+    start = _start(matrix.size)
+    values, vectors = _outstanding(matrix.times, edge, start)
     for _ in range(_FILLS):
-        if values.size == 0:
-            return NOTHING
-        values, vectors = _outstanding(matrix.filled(values, vectors), edge, _start(matrix.size))
+        if values.size:
+            values, vectors = _outstanding(matrix.filled(values, vectors), edge, start)
     if values.size == 0:
         return NOTHING
     means, errors, share, place = {}, {}, min(1.0, 2 * values.size / freedom), matrix.place

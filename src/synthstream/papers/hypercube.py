@@ -212,7 +212,8 @@ class Hypercube:
         in level 0. So points that a later level would close arrive with that one, whose counts are told at once; or, if
         the block closes none that has nodes, with its newest. This follows from the number of points.
         """
-        time, newest = int(state["time"]), self.level(int(state["time"]) + number)
+        time = int(state["time"])
+        newest = self.level(time + number)
         level = newest - 1 if newest > 1 else newest
         return 0 if level <= max(self.level(time + 1), -1) else self.start(level) - 1 - time
 
