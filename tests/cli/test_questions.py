@@ -224,6 +224,7 @@ def test_what_a_limit_of_persons_leaves_out_is_told_beside_every_answer(folder: 
         ("table", ["--where", "ward", "=", "A"], "put the whole condition in quotes"),
         ("series", ["ward", "x"], "takes one column"),
         ("series", ["ward,x"], "takes one column"),
+        ("series", ["ward=A"], "name the column alone; each of its values has lines of its own"),
         ("series", ["--box", "1", "2", "3"], "as in --box 'lat 33 34'"),
         ("series", ["ward", "--every", "1h"], "shorter than a tick"),
         ("series", ["ward", "--every", "month"], "use a number and"),

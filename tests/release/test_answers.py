@@ -84,11 +84,12 @@ def test_a_boolean_is_true_or_false_alone() -> None:
             "age >= 60 AND new",
             "no table holds age, new, zone together; of some of them: age and zone, new and zone, age and new.",
         ),
+        (["zone", "age", "new"], None, "no table holds age, new, zone together; of some of them: age and zone, "),
         (["zone"], "lat > 1", "no table tells lat by itself. Ask for a box, as in --box 'lat FROM TO'."),
         (["zone"], "day > TIMESTAMP '2026-01-15 01:00:00'", "Those of day are 2026-01-01T00:00:00, 2026-01-02T00:00"),
     ],
 )
-def test_why_nothing_measured_tells(columns: list[str], where: str, says: str) -> None:
+def test_why_nothing_measured_tells(columns: list[str], where: str | None, says: str) -> None:
     box: dict[str, Any] = {"coordinates": ("lat", "lon"), "bounds": ((0, 4), (0, 8)), "depth": 2}
     schema = Schema(columns=(*SCHEMA.columns, View(name="at_2", place="at", located=True, **box)))
     said = why_unmeasured(schema, Workload.all_up_to(ORDER, sizes=schema.sizes), columns, where)

@@ -159,13 +159,13 @@ def table_command(
 
 
 def _tell_of_gaps(release: Release, found: pl.DataFrame, columns: list[str], where: str | None) -> None:
-    """Say so where a condition leaves nothing, or nothing that was measured."""
+    """Say so where a condition leaves nothing, or where nothing that was measured tells of the table."""
     from synthstream.release.answers import why_unmeasured
     from synthstream.release.release import TableRelease
 
     if where and not found.height:
         typer.echo(_NOTHING, err=True)
-    elif where and isinstance(release, TableRelease) and found["measured"].is_null().all():
+    elif (where or columns) and isinstance(release, TableRelease) and found["measured"].is_null().all():
         why = why_unmeasured(release.schema, release.workload, columns, where)
         typer.echo(f"measured: {why}" if why else _UNKNOWN, err=True)
 
@@ -228,6 +228,8 @@ def series_command(
     found = releases(place, simulate=simulate)
     names = apart(columns, found.last.schema.names)
     column = names[0] if names else None
+    if column is not None and "=" in column and column not in found.last.schema.names:
+        raise SystemExit(fail(f"series: {column!r}: name the column alone; each of its values has lines of its own."))
     if len(names) > 1:
         raise SystemExit(fail("series: takes one column; for several at once: synthstream table, with --between."))
     _refuse_both(polygon, box, column, feature or of_place)

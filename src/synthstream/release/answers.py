@@ -193,9 +193,10 @@ def possible(schema: Schema, columns: Sequence[int], where: str) -> NDArray[np.b
     ).ravel()
 
 
-def why_unmeasured(schema: Schema, workload: Workload, columns: Sequence[str], where: str) -> str:
+def why_unmeasured(schema: Schema, workload: Workload, columns: Sequence[str], where: str | None) -> str:
     """Why no measured table tells what was asked, and what to ask instead, in sentences; empty if that is not known."""
-    named = {unquoted(token) for token in tokenised(where) if is_column(token, schema.published)}
+    tokens = tokenised(where) if where is not None else []
+    named = {unquoted(token) for token in tokens if is_column(token, schema.published)}
     if coordinates := sorted(named - {*schema.names}):
         return f"no table tells {coordinates[0]} by itself. Ask for a box, as in --box '{coordinates[0]} FROM TO'."
     together = {*columns, *named}
@@ -208,7 +209,7 @@ def why_unmeasured(schema: Schema, workload: Workload, columns: Sequence[str], w
     wide = [column for column in schema.columns if column.name in named and isinstance(column, Binned)]
     wide = [column for column in wide if _widest(column) > 1]
     asked = _asked(schema, where)
-    if not wide or not asked or _inside(schema, asked, where) is not None:
+    if where is None or not wide or not asked or _inside(schema, asked, where) is not None:
         return ""
     name, bins = wide[0].name, first(wide[0].value_labels)
     return f"a condition must follow whole bins, as with >= the beginning of one. Those of {name} are {bins}."
