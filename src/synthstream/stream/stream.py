@@ -297,8 +297,8 @@ class Stream:
         if state is None or int(state.exact["t"]) != tick - self._builder.start:
             lost = "has lost the state of its counters, or holds that of another tick. No noise was drawn"
             raise StateCorrupt(f"{self.config.state} {lost}. Restore the folder whole.")
+        counts, models = self._intake.pending(tick), self._models(tick - 1) or {}
         try:
-            counts, models = self._intake.pending(tick), self._models(tick - 1) or {}
             journal = JournalGate(gate, self._store, tick)
             step = partial(self._synthesizer.step, state.exact, counts, journal, self._model, models)
             after, measured, models = self._env.do("draw", step)
