@@ -203,6 +203,12 @@ def test_what_a_limit_of_persons_leaves_out_is_told_beside_every_answer(folder: 
         ("table", ["ward", "--where", "wart = 1"], "is not a column"),
         ("table", ["ward", "--at", "1", "--between", "2026-01-01", "2026-01-03"], "give one of them"),
         ("table", ["ward", "--between", "2026-13-01", "2026-01-03"], "--between: '2026-13-01' is no date"),
+        (
+            "table",
+            ["--where", "when > 3"],
+            "--where: when is the time of events, which rows do not have. Say",
+        ),
+        ("sample", ["--where", "when > 3"], "--where: when is the time of events"),
         ("table", ["ward", "--at", "x"], "--at: 'x' is no date"),
         ("table", ["ward", "-o", "t.txt"], "must end in one of"),
         (

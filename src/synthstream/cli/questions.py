@@ -86,9 +86,9 @@ def sample_command(
     from synthstream.publish.published import releases
 
     form = format_of(format_, output, place=place)
-    release = chosen(releases(place, simulate=simulate), at, between)
+    published = releases(place, simulate=simulate)
+    release, condition = chosen(published, at, between), all_of(where, published)
     # All rows are always the same, in their own order; only a draw is fresh each time.
-    condition = all_of(where)
     rows = release.rows(n, where=condition, seed=None if n is None else np.random.default_rng(seed))
     if at is not None or between is not None:
         typer.echo(f"{release.name}: {release.about}", err=True)
@@ -138,19 +138,20 @@ def table_command(
         raise SystemExit(fail("--where: put the whole condition in quotes, as in --where \"zone = 'A'\"."))
     published = releases(place, simulate=simulate)
     release, clock = chosen(published, at, between), published.config.clock
+    condition = all_of(where, published)
     columns = apart(columns, release.schema.names)
     _refuse_both(polygon, box, columns, feature or of_place)
     if polygon is not None:
-        found = inside(release, polygons_in(release, polygon, feature, of_place), {}, all_of(where), published.config)
+        found = inside(release, polygons_in(release, polygon, feature, of_place), {}, condition, published.config)
     elif box or (isinstance(release, PointRelease) and not columns):
         if columns:
             raise SystemExit(
                 fail("--box: counts all events in it; leave out columns, or ask for single values by --where.")
             )
-        found = inside(release, *bounds, all_of(where), published.config)
+        found = inside(release, *bounds, condition, published.config)
     else:
-        found = release.table(columns, where=all_of(where), model_error=model_error)
-        _tell_of_gaps(release, found, columns, all_of(where))
+        found = release.table(columns, where=condition, model_error=model_error)
+        _tell_of_gaps(release, found, columns, condition)
     typer.echo(f"{release.name}: {release.about}", err=True)
     tell_of_limit(published.config.privacy.unit)
     for column in columns:

@@ -50,9 +50,16 @@ Between = Annotated[
 ]
 
 
-def all_of(conditions: list[str] | None) -> str | None:
-    """One condition that says all of some."""
-    given = conditions or []
+def all_of(conditions: list[str] | None, found: Releases) -> str | None:
+    """One condition that says all of some. Rows have no time: who asks for one is told how."""
+    from synthstream.schema.conditions import is_column, tokenised
+
+    given, clock = conditions or [], found.config.clock.column
+    none = clock is not None and clock not in found.last.schema.published
+    if none and any(is_column(token, [str(clock)]) for one in given for token in tokenised(one)):
+        raise SystemExit(
+            fail(f"--where: {clock} is the time of events, which rows do not have. Say --between FROM TO, or --at.")
+        )
     return " AND ".join(f"({one})" for one in given) if len(given) > 1 else next(iter(given), None)
 
 
