@@ -7,7 +7,8 @@ Morris 1983 for the method):
 - r looks like that of the ancestor that was cut along the same coordinate, times one factor for the whole level;
 - from epoch to epoch it moves by a random walk, of one step size for the whole level;
 - what is left is around 0, of one variance for nodes of like mass;
-- or one half is empty in all epochs: see :mod:`synthstream.fit.alone`.
+- or one half is empty in all epochs: see :mod:`synthstream.fit.alone`;
+- nodes that nobody read lean towards their fuller neighbours: see :mod:`synthstream.fit.leaning`.
 
 All of it is estimated by moments from the released differences. A Kalman filter and smoother (Rauch, Tung, Striebel
 1965) over the epochs then weighs them against noise and chance, node by node. Chance is that of so many events, each of
@@ -24,6 +25,7 @@ import numpy as np
 
 from synthstream.fit.alone import alone
 from synthstream.fit.halving import NEXT_TO_NONE, Levels, blended, divided, observed, spread_out
+from synthstream.fit.leaning import leant
 from synthstream.fit.walk import CAUTION, UNKNOWN, slope, smoothed
 from synthstream.partition import Region, halves
 from synthstream.workload import FloatArray, IntArray
@@ -148,6 +150,8 @@ def masses(
     found[halves(kept[-1]) if kept else slice(None)] = (mass[1:] if since else mass).sum(axis=0)
     for these in aside:
         spread_out(*these, levels, found, errors, moved)
+    if shrink and region is None:
+        found = leant(found, read, dimension)
     moved *= 2.0 ** -(np.arange(depth) // dimension) / 2
     uneven = UNKNOWN if shrink or not depth else float(left[-1])
     return Estimate(found, errors, float(moved.sum()) / last if shrink or bounded else 0.0, uneven)
