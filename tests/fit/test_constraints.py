@@ -209,6 +209,24 @@ def test_noise_in_impossible_cells_is_not_believed() -> None:
     assert errors[1] < 0.8 * errors[0]
 
 
+def test_a_constraint_brings_back_no_codes_that_never_occur() -> None:
+    """A menu of sixty, of which half is never ordered; what it is decides its kind."""
+    rng, decides = np.random.default_rng(0), np.arange(60) % 3
+    names = rng.choice(30, 6000, p=np.arange(30, 0, -1) / 465)
+    rows = np.column_stack([names, decides[names]]).astype(np.int32)
+    workload = Workload.all_up_to(2, sizes=(60, 3))
+    group = Group.of((0, 1), np.column_stack([np.arange(60), decides]))
+    true, never, off = np.bincount(names, minlength=60), np.zeros(2), np.zeros(2)
+    for seed in range(5):
+        measured = noisy(workload, rows, sigma=30, seed=seed)
+        for k, groups in enumerate([(), (group,)]):
+            margin = aims(measured, groups=groups).margins[0]
+            never[k] += margin[30:].sum() / 5
+            off[k] += np.abs(margin - true).sum() / 5
+    assert never[1] < 1.3 * never[0] < 0.1 * len(rows)
+    assert off[1] < 1.1 * off[0]
+
+
 def test_rows_and_targets_follow_from_the_arguments_alone() -> None:
     rows, workload = dependent(), Workload.all_up_to(2, sizes=SIZES)
     known = noisy(workload, rows, sigma=5)

@@ -10,7 +10,7 @@ each table there on its own would favour rare cells. Tables of an earlier tick a
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -20,35 +20,31 @@ from synthstream.constraints import Group
 from synthstream.fit.beyond import Found, Tables, beyond_noise, freedom, prior, with_slopes
 from synthstream.fit.changes import lately, standing_out, towards
 from synthstream.fit.empty import emptied
-from synthstream.fit.joints import Joint, estimate, possible
+from synthstream.fit.joined import lowered, nearer, use_margins, use_tables, with_joint_margins, with_news
+from synthstream.fit.joints import Joint, estimate
 from synthstream.fit.nested import grids_of, nests_of, of_nest
 from synthstream.fit.ordered import evened
 from synthstream.fit.rare import possible_margins
 from synthstream.fit.targets import (
-    ALONE,
     LEFT,
     MEMORY,
     SMALLEST,
-    TOGETHER,
     Remembered,
     Targets,
-    blend,
+    blend_of,
     independent_counts,
     margins_of,
     past_of,
-    simplex,
     total_of,
     with_margins,
 )
 from synthstream.measured import Measured
-from synthstream.workload import CodeArray, FloatArray, IntArray, Workload
+from synthstream.workload import CodeArray, FloatArray, IntArray
 
 # An association is carried in proportion to what independent columns would give, up to this factor.
 _MOST = 2.0
 # New events are taken to differ from those before by this share of them at most: tuned on streams that drift.
 _CHANGE = 1 / 3
-# Joint counts are moved to margins so many times.
-_SWEEPS = 3
 
 
 class Earlier(NamedTuple):
@@ -167,11 +163,11 @@ def aims(
             if past is not None:
                 before = workload.table(past.cells, q)
                 before = before - independent_counts([past.margins[c] for c in marginal], rows)
-                found = _blend(before, found, error, past.pull, freedom(found.shape))
+                found = blend_of(before, found, error, past.pull, freedom(found.shape))
             table = table + found
         cells[part] = table.reshape(-1)
     for joint in known.joints:
-        _use_tables(joint, workload, cells, rows)
+        use_tables(joint, workload, cells, rows)
     return Targets(rows, tuple(shares), cells, errors, tuple(known.joints), known.total, known.alone)
 
 
@@ -180,74 +176,13 @@ def _drawn(
 ) -> tuple[_Known, list[FloatArray]]:
     """Margins and joint counts, drawn to those of the rows before; ``single``: columns with a table of their own."""
     blended = [
-        _blend(old, new, noise, past.pull, new.size - 1)
+        blend_of(old, new, noise, past.pull, new.size - 1)
         for old, new, noise in zip(past.margins, known.margins, known.variances, strict=True)
     ]
     shares = [margin * (rows / max(float(margin.sum()), SMALLEST)) for margin in blended]
-    joints = [_with_margins(_nearer(j, start, rows, past.pull), shares, single) for j in known.joints]
-    _use_margins(joints, shares)
+    joints = [with_joint_margins(nearer(j, start, rows, past.pull), shares, single) for j in known.joints]
+    use_margins(joints, shares)
     return known._replace(joints=joints), shares
-
-
-def _use_margins(joints: Sequence[Joint], *margins: list[FloatArray]) -> None:
-    """Put the margins of joint counts in the place of others."""
-    for joint in joints:
-        for c in joint.group.columns:
-            for found in margins:
-                found[c] = joint.table((c,), found[c].shape)
-
-
-def _nearer(joint: Joint, start: CodeArray, rows: int, pull: float) -> Joint:
-    """Joint counts moved to those of the rows before, as margins are."""
-    before = joint.of_rows(start) * (rows / len(start))
-    counts = _blend(before, joint.counts, joint.noise, pull, joint.group.number - 1)
-    return joint._replace(counts=simplex(counts, float(rows)))
-
-
-def _followed(
-    joint: Joint, said: Mapping[int, tuple[FloatArray, float]], most: float, rows: int, *, by_cell: bool
-) -> Joint:
-    """Joint counts of so many rows, moved by what tables of one column say, as far as noise does not explain it.
-
-    Columns of few codes come first: a fine grid need only say what coarser ones have not. Each sweep moves what the one
-    before has moved away again (iterative proportional fitting; Deming and Stephan 1940).
-
-    Args:
-        said: by column its counts, and the variance of one of them.
-        most: see :func:`standing_out`.
-        by_cell: whether a combination is taken to change the less the fewer there are.
-    """
-    whole, number = float(joint.counts.sum()), joint.group.number
-    joint = joint._replace(counts=joint.counts * (rows / whole) if whole >= 1 else np.full(number, rows / number))
-    for c in _SWEEPS * sorted(said.keys() & {*joint.group.columns}, key=lambda c: (said[c][0].size, c)):
-        news, noise = said[c]
-        now = joint.table((c,), news.shape)
-        gap = news + (rows - news.sum()) / news.size - now
-        joint = joint.moved(c, simplex(now + standing_out(gap, noise, most, now if by_cell else None), float(rows)))
-    return joint
-
-
-def _with_margins(joint: Joint, margins: Sequence[FloatArray], columns: set[int]) -> Joint:
-    """Joint counts with given margins of some columns; that of fewest codes is last, and exact.
-
-    Drawn to the rows before combination by combination, what moves a whole margin drowns in the noise of these. Margins
-    of many codes are drawn to the rows before most of all, so each sweep leaves out those of one column more.
-    """
-    order = sorted(columns & {*joint.group.columns}, key=lambda c: (-margins[c].size, c))
-    for c in (c for k in range(len(order)) for c in order[min(k, len(order) - 2) :]):
-        joint = joint.moved(c, margins[c] * (float(joint.counts.sum()) / max(float(margins[c].sum()), SMALLEST)))
-    return joint
-
-
-def _use_tables(joint: Joint, workload: Workload, cells: FloatArray, rows: int) -> None:
-    """Tables within a group are those of its joint counts; others that hold two of its columns are 0 where it is."""
-    for marginal, shape in zip(workload.marginals, workload.shapes, strict=True):
-        part, shared = workload.slice_of(marginal), set(marginal) & set(joint.group.columns)
-        if len(shared) > 1 and len(shared) == len(marginal):
-            cells[part] = joint.table(marginal, shape)
-        elif len(shared) > 1:
-            left = np.maximum(cells[part], 0.0) * possible(joint.group, marginal, shape)
-            cells[part] = left * (rows / max(left.sum(), SMALLEST))
 
 
 def _known(measured: Measured, how: _How) -> _Known:
@@ -272,8 +207,9 @@ def _known(measured: Measured, how: _How) -> _Known:
         # That no combination is below 0 raises each of those that hold little, and all of them together a whole margin.
         said = {m[0]: (counts[m[0]], variances[m[0]] / how.taken) for m in measured.workload.marginals if len(m) == 1}
         # Where epochs are pooled one factor for all cells is nearer (decision 48).
-        joints = [_followed(joint, said, math.inf, rows, by_cell=how.taken == 1.0) for joint in joints]
-    _use_margins(joints, calm, margins)
+        joints = [with_news(joint, said, math.inf, rows, by_cell=how.taken == 1.0) for joint in joints]
+        joints = lowered(joints, calm, noises, margins, rows)
+    use_margins(joints, calm, margins)
     none = Found(), np.zeros(len(margins))
     news, alone = _associations(measured, variance, margins, rows, how) if rows else none
     found = _Known(total, calm, variances, noises, margins, news, joints, alone)
@@ -321,12 +257,12 @@ def _carried(known: _Known, measured: Measured, then: Earlier) -> _Known:
         said[c] = news, noise
     margins, carried = possible_margins(counts, left, rows), {}
     joints = [
-        _followed(j, said, most, rows, by_cell=True)
+        with_news(j, said, most, rows, by_cell=True)
         if rows
         else j._replace(counts=j.counts * (rows / max(float(j.counts.sum()), 1.0)))
         for j in known.joints
     ]
-    _use_margins(joints, counts, margins)
+    use_margins(joints, counts, margins)
     for q, (association, error) in known.news.items():
         columns = workload.marginals[q]
         base = independent_counts([known.margins[c] for c in columns], max(0, round(known.total)))
@@ -379,8 +315,3 @@ def _associations(
             independent = independent_counts([margins[c] for c in workload.marginals[q]], rows)
             found[q] = emptied(mean, whole[q], independent, noises[q]), error
     return found, alone
-
-
-def _blend(old: FloatArray, new: FloatArray, noise: FloatArray | float, pull: float, free: int) -> FloatArray:
-    """See :func:`blend`: a table of few ``free`` cells must stand out further: one cell is all that it is."""
-    return blend(old, new, noise, pull, TOGETHER + (ALONE**2 - TOGETHER) / max(free, 1))

@@ -28,7 +28,13 @@ _STEPS, _NEVER = 100, 0.1
 _PARTS = 2**20
 
 
-def possible_margins(counts: Sequence[FloatArray], variances: Sequence[float], rows: int) -> list[FloatArray]:
+def possible_margins(
+    counts: Sequence[FloatArray],
+    variances: Sequence[float],
+    rows: int,
+    *,
+    nearest: Sequence[FloatArray] | None = None,
+) -> list[FloatArray]:
     """Margins of no code below 0, each with the sum of the rows; codes that may be nothing but noise are lowered.
 
     What these lose belongs first to codes that stand for themselves, up to their counts. Of a long list more is left:
@@ -37,16 +43,18 @@ def possible_margins(counts: Sequence[FloatArray], variances: Sequence[float], r
     Args:
         counts: of each column's codes, as they are known.
         variances: of the noise that is left in one, by column.
+        nearest: the margins of no code below 0 that are lowered, by column; left out: the nearest to the counts.
     """
     found = []
+    if nearest is None:
+        nearest = [simplex(count, float(rows)) for count in counts]
     known = rare(counts, [math.sqrt(max(variance, SMALLEST)) for variance in variances])
-    for count, (real, clear, slack) in zip(counts, known, strict=True):
-        nearest = simplex(count, float(rows))
-        lowered = nearest * real
+    for count, near, (real, clear, slack) in zip(counts, nearest, known, strict=True):
+        lowered = near * real
         room = np.where(clear, np.maximum(count - lowered, 0.0), 0.0)
         lowered += room * min(_missing(lowered, rows) / max(float(room.sum()), SMALLEST), 1.0)
         lowered += slack * (_missing(lowered, rows) / max(float(slack.sum()), SMALLEST))
-        found.append(lowered * (rows / lowered.sum()) if lowered.sum() > 0 else nearest)
+        found.append(lowered * (rows / lowered.sum()) if lowered.sum() > 0 else near)
     return found
 
 

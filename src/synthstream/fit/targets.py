@@ -128,6 +128,11 @@ def blend(
     return np.asarray(old + gap * np.maximum(max(pull, together), alone))
 
 
+def blend_of(old: FloatArray, new: FloatArray, noise: FloatArray | float, pull: float, free: int) -> FloatArray:
+    """See :func:`blend`: a table of few ``free`` cells must stand out further: one cell is all that it is."""
+    return blend(old, new, noise, pull, TOGETHER + (ALONE**2 - TOGETHER) / max(free, 1))
+
+
 def independent_counts(margins: Sequence[FloatArray], rows: int) -> FloatArray:
     """Counts of a table whose columns are independent and have these margins."""
     out = np.array(float(max(rows, 1)))
