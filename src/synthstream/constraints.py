@@ -7,7 +7,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,21 @@ MOST_COMBINATIONS = 100_000
 ALL_OFFERED = 4096
 
 
+class Grids(NamedTuple):
+    """Columns of one place, of which each is decided by the next one.
+
+    Args:
+        columns: coarsest first.
+        levels: how often the box is halved for each: it has ``2**level`` cells, numbered as nodes of a partition
+            (:mod:`synthstream.partition`), and then codes of what lies outside.
+        coordinates: how many take turns in being halved.
+    """
+
+    columns: tuple[int, ...]
+    levels: tuple[int, ...]
+    coordinates: int
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Group:
     """Columns that public constraints join, and all combinations of their codes that are allowed.
@@ -27,15 +42,15 @@ class Group:
     Args:
         columns: positions, increasing.
         combinations: codes, shape ``(combinations, columns)``; distinct, in lexicographic order.
-        nests: columns of which each is decided by the next one: grids of a place, coarsest first.
+        nests: grids of places.
     """
 
     columns: tuple[int, ...]
     combinations: CodeArray
-    nests: tuple[tuple[int, ...], ...] = ()
+    nests: tuple[Grids, ...] = ()
 
     @classmethod
-    def of(cls, columns: Sequence[int], combinations: NDArray[Any], *, nests: Sequence[tuple[int, ...]] = ()) -> Group:
+    def of(cls, columns: Sequence[int], combinations: NDArray[Any], *, nests: Sequence[Grids] = ()) -> Group:
         """From columns and combinations in any order.
 
         Example:

@@ -12,7 +12,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from synthstream.config.config import StreamConfig
-from synthstream.constraints import ALL_OFFERED, Group, joined
+from synthstream.constraints import ALL_OFFERED, Grids, Group, joined
 from synthstream.fit.aims import Earlier, aims
 from synthstream.fit.blocks import blocks_of, shift
 from synthstream.fit.joints import Joint
@@ -153,7 +153,7 @@ def test_rare_combinations_do_not_follow_the_noise_of_a_column_that_changes() ->
 
 def test_where_all_is_measured_at_every_tick_coarse_grids_follow_those_who_move() -> None:
     """Events come to one half, then to the other. What moves a half drowns in the noise of each of its 128 cells."""
-    grids = Group.of([0, 1], np.array([[cell // 128, cell] for cell in range(256)]), nests=[(0, 1)])
+    grids = Group.of([0, 1], np.array([[cell // 128, cell] for cell in range(256)]), nests=[Grids((0, 1), (1, 8), 2)])
     workload, rng = Workload(sizes=(2, 256), marginals=((), (0,), (1,))), np.random.default_rng(0)
     events, rows, off = np.zeros((0, 2), dtype=np.int32), None, list[int]()
     for tick in range(40):

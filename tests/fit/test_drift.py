@@ -10,7 +10,7 @@ from unittest.mock import Mock, patch
 import numpy as np
 import pytest
 
-from synthstream.constraints import Group
+from synthstream.constraints import Grids, Group
 from synthstream.counts import Counts
 from synthstream.fit import carried, drift, population
 from synthstream.fit.ahead import Ahead, raked
@@ -231,7 +231,7 @@ def test_a_guess_has_the_margins_of_the_epoch_and_the_association_of_the_rows() 
 def test_coarse_grids_of_a_place_are_followed_as_far_as_their_own_noise_allows() -> None:
     """Tables of epochs are taken as they are, by variances of next to nothing; joint counts look at the real ones."""
     fine = np.arange(64)
-    grids = Group.of((0, 1), np.stack([fine // 16, fine], axis=1), nests=[(0, 1)])
+    grids = Group.of((0, 1), np.stack([fine // 16, fine], axis=1), nests=[Grids((0, 1), (2, 6), 2)])
     workload = Workload(sizes=(4, 64), marginals=((), (0,), (1,)))
     mechanism = Epochs(workload=workload, budget=Budget(epsilon=1.0, delta=0.0), horizon=20)
     made, looked = InEpochs(mechanism=mechanism, how=RowFitting(groups=(grids,))), Mock(wraps=aims)

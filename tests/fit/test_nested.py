@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from synthstream.constraints import Group, joined
+from synthstream.constraints import Grids, Group, joined
 from synthstream.fit.aims import aims
 from synthstream.fit.nested import nests_of
 from synthstream.fit.population import Population, fit
@@ -16,7 +16,11 @@ from synthstream.workload import CodeArray, FloatArray, Workload
 # Ten flags, then grids of 4, 16 and 64 cells.
 FLAGS, GRIDS, EVENTS = 10, (10, 11, 12), 6000
 SIZES = (*[2] * FLAGS, 4, 16, 64)
-NEST = Group.of(GRIDS, np.stack([np.arange(64) // 16, np.arange(64) // 4, np.arange(64)], axis=1), nests=[GRIDS])
+NEST = Group.of(
+    GRIDS,
+    np.stack([np.arange(64) // 16, np.arange(64) // 4, np.arange(64)], axis=1),
+    nests=[Grids(GRIDS, (2, 4, 6), 2)],
+)
 CROSSED = tuple((flag, grid) for flag in range(FLAGS) for grid in GRIDS)
 WORKLOAD = Workload(sizes=SIZES, marginals=((), *((c,) for c in range(13)), *CROSSED))
 
@@ -118,7 +122,7 @@ def test_empty_cells_of_a_fine_grid_do_not_raise_its_coarse_ones(taken: float) -
     that hold nothing were raised by noise, and whole coarse cells with them.
     """
     fine = np.arange(1024)
-    grids = Group.of((0, 1), np.stack([fine // 256, fine], axis=1), nests=[(0, 1)])
+    grids = Group.of((0, 1), np.stack([fine // 256, fine], axis=1), nests=[Grids((0, 1), (2, 10), 1)])
     workload = Workload(sizes=(4, 1024), marginals=((), (0,), (1,)))
     rng = np.random.default_rng(3)
     cell = np.minimum(rng.exponential(60, 30_000), 1023).astype(np.int32)
@@ -138,7 +142,10 @@ def test_ends_of_trips_go_together_in_rows() -> None:
     begin = rng.integers(0, 16, 4000)
     end = (begin // 4 + 1) % 4 * 4 + rng.integers(0, 4, 4000)
     rows = np.column_stack([begin // 4, begin, end // 4, end]).astype(np.int32)
-    nests = [Group.of((c, c + 1), np.array([[k // 4, k] for k in range(16)]), nests=[(c, c + 1)]) for c in (0, 2)]
+    nests = [
+        Group.of((c, c + 1), np.array([[k // 4, k] for k in range(16)]), nests=[Grids((c, c + 1), (2, 4), 2)])
+        for c in (0, 2)
+    ]
     workload = Workload(sizes=(4, 16, 4, 16), marginals=((), (0,), (1,), (2,), (3,), (0, 2)))
     noisy = workload.count(rows) + rng.normal(0, 10, workload.cells)
     known = Measured(tick=0, workload=workload, values=noisy, variance=np.full(6, 100.0))
@@ -150,6 +157,6 @@ def test_ends_of_trips_go_together_in_rows() -> None:
 def test_a_constraint_that_joins_a_nest_keeps_it() -> None:
     wards = Group.of((0, 10), np.array([[f, w] for f in range(2) for w in range(4)]))
     (both,) = joined([wards, NEST])
-    assert both.nests == (GRIDS,)
+    assert both.nests == NEST.nests
     assert nests_of(WORKLOAD, [both])[0].columns == GRIDS
     assert both.columns == (0, *GRIDS)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from synthstream.constraints import Group
+from synthstream.constraints import Grids, Group
 from synthstream.fit import aims as aims_module
 from synthstream.fit.aims import aims
 from synthstream.fit.ordered import Basis, Shrunk, Table, _along, _risk, _spectrum, evened, in_order, shrunk
@@ -179,7 +179,7 @@ def test_grids_of_a_place_have_no_order_but_other_columns_beside_them_do(monkeyp
     workload = Workload(sizes=sizes, marginals=marginals)
     values = workload.count(rows) + rng.normal(0, NOISE, workload.cells)
     measured = Measured(tick=0, workload=workload, values=values, variance=np.full(8, NOISE**2))
-    group = Group.of((0, 1), np.array([[k // 16, k] for k in range(64)]), nests=[(0, 1)])
+    group = Group.of((0, 1), np.array([[k // 16, k] for k in range(64)]), nests=[Grids((0, 1), (2, 6), 2)])
     looked: list[set[Any]] = []
 
     def evened_here(counts: FloatArray, noise: float) -> tuple[FloatArray, float]:

@@ -10,7 +10,7 @@ from benchmarks.metrics import table_errors
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from synthstream.constraints import Group
+from synthstream.constraints import Grids, Group
 from synthstream.fit import population
 from synthstream.fit.aims import aims
 from synthstream.fit.moves import Effort, move
@@ -114,7 +114,7 @@ def test_what_goes_together_by_chance_is_not_copied(
     first, third = np.random.default_rng(0).integers(0, 2, (2, 20_000))
     table = workload.count(np.stack([first, first, third], axis=1).astype(np.int32))
     start = Population.of(workload, np.repeat(first[:12_000, None], 3, axis=1).astype(np.int32))
-    groups = [Group.of((0, 1), np.array([[0, 0], [1, 1]]), nests=[(0, 1)])] if nested else []
+    groups = [Group.of((0, 1), np.array([[0, 0], [1, 1]]), nests=[Grids((0, 1), (1, 1), 1)])] if nested else []
     known = measured(workload, table, sigma=300.0)
     rows = fit(known, start=start, seed=1, fresh=fresh, groups=groups).codes[12_000:]
     assert np.mean(rows[:, 0] == rows[:, 1]) > 0.9

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from synthstream.config.keys import ColumnSection, Listed, Name, Strictly, Texts
-from synthstream.constraints import ALL_OFFERED, Group
+from synthstream.constraints import ALL_OFFERED, Grids, Group
 from synthstream.errors import ConfigError
 from synthstream.privacy import Budget
 from synthstream.schema.columns import Boolean, Column, distinct
@@ -294,8 +294,10 @@ def nested(schema: Schema) -> list[Group]:
     found = []
     for place, views in schema.places.items():
         finest = _view(schema, views[-1])
-        codes = np.stack([finest.within(_view(schema, c)) for c in views], axis=1)
-        nests = [views] if len(views) > 1 else []
+        grids = [_view(schema, c) for c in views]
+        codes = np.stack([finest.within(grid) for grid in grids], axis=1)
+        levels = tuple(len(grid.bounds) * grid.depth for grid in grids)
+        nests = [Grids(tuple(views), levels, len(finest.bounds))] if len(views) > 1 else []
         if (districts := schema.districts.get(place)) is not None:
             pairs, d = districts.pairs(), schema.names.index(districts.name)
             found.append(Group.of([d, *views], np.column_stack([pairs[:, 0], codes[pairs[:, 1]]]), nests=nests))

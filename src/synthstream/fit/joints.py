@@ -1,7 +1,8 @@
 """How many rows have each allowed combination of a group's columns: one non-negative estimate from all noisy tables.
 
 Least squares on the pooled margins and the tables that lie within the group, each weighted by its precision, and a
-little Kullback-Leibler divergence to the uniform, which decides where the tables do not.
+little Kullback-Leibler divergence to an even spread, over cells of a place as these are known, which decides where the
+tables do not.
 """
 
 from __future__ import annotations
@@ -73,10 +74,14 @@ def estimate(
 
     Args:
         values, variance: of the noisy tables.
-        margins, errors: pooled counts of each column's codes, and the variance of one of them.
+        margins, errors: pooled counts of each column's codes, and the variance of one of them. Of grids see
+            :mod:`synthstream.fit.grids`.
     """
     if rows == 0:
         return Joint(group, np.zeros(group.number), 1.0)
+    even = Joint(group, np.full(group.number, rows / group.number), 1.0)
+    for grids in group.nests:
+        even = even.moved(grids.columns[-1], margins[grids.columns[-1]])
     tables: list[tuple[FloatArray, float, tuple[int, ...]]] = []
     tables += [(margins[c], float(errors[c]), (c,)) for c in group.columns if errors[c] > 0]
     inner = [q for q, m in enumerate(workload.marginals) if len(m) > 1 and set(m) <= set(group.columns)]
@@ -84,13 +89,13 @@ def estimate(
         marginal = workload.marginals[q]
         tables.append((values[workload.slice_of(marginal)], float(variance[q]), marginal))
     if not tables:
-        return Joint(group, np.full(group.number, rows / group.number), 1.0)
+        return even
     cells = np.stack([_cells(group, columns, [workload.sizes[c] for c in columns]) for _, _, columns in tables])
     offsets = np.cumsum([0, *(len(table) for table, _, _ in tables)])
     precision = np.array([1 / noise for _, noise, _ in tables])
     prior = _PRIOR * group.number / rows
     wanted = np.concatenate([table for table, _, _ in tables])
-    counts = _descend(cells + offsets[:-1, None], wanted, precision, rows / group.number, prior)
+    counts = _descend(cells + offsets[:-1, None], wanted, precision, np.maximum(even.counts, _LEAST), prior)
     within = precision[-len(inner) :] if inner else precision
     return Joint(group, np.asarray(counts * (rows / counts.sum())), float(1 / within.sum()))
 
@@ -116,14 +121,14 @@ def _summed(group: Group, counts: FloatArray, columns: Sequence[int], shape: Seq
 
 
 @numba.njit(cache=True, nogil=True)
-def _descend(cells, wanted, precision, uniform, prior):  # type: ignore[no-untyped-def]
-    """Coordinate descent from the uniform, combination by combination, each exactly."""
+def _descend(cells, wanted, precision, start, prior):  # type: ignore[no-untyped-def]
+    """Coordinate descent from counts to start with, combination by combination, each exactly."""
     tables, number = cells.shape
-    counts = np.full(number, uniform)
+    counts = start.copy()
     gap = -wanted
     for t in range(tables):
         for k in range(number):
-            gap[cells[t, k]] += uniform
+            gap[cells[t, k]] += start[k]
     total = precision.sum()
     pull = prior / total
     for _ in range(max(10, min(_SWEEPS, _STEPS // number))):
@@ -132,7 +137,7 @@ def _descend(cells, wanted, precision, uniform, prior):  # type: ignore[no-untyp
             slope = 0.0
             for t in range(tables):
                 slope += precision[t] * gap[cells[t, k]]
-            new = _balance(counts[k] - slope / total, pull, uniform)
+            new = _balance(counts[k] - slope / total, pull, start[k])
             step = new - counts[k]
             if step != 0.0:
                 counts[k] = new
@@ -145,15 +150,15 @@ def _descend(cells, wanted, precision, uniform, prior):  # type: ignore[no-untyp
 
 
 @numba.njit(cache=True, inline="always")
-def _balance(free, pull, uniform):  # type: ignore[no-untyped-def]
-    """The x above 0 with x + pull log(x / uniform) = free, by Newton's method in the logarithm from above."""
-    log = np.log(free / uniform) if free > uniform else min(0.0, free / pull)
+def _balance(free, pull, start):  # type: ignore[no-untyped-def]
+    """The x above 0 with x + pull log(x / start) = free, by Newton's method in the logarithm from above."""
+    log = np.log(free / start) if free > start else min(0.0, free / pull)
     for _ in range(30):
         if log < -60.0:
             break
-        grown = uniform * np.exp(log)
+        grown = start * np.exp(log)
         step = (grown + pull * log - free) / (grown + pull)
         log -= step
         if step < 1e-6:
             break
-    return uniform * np.exp(max(log, -60.0))
+    return start * np.exp(max(log, -60.0))

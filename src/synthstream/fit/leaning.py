@@ -54,6 +54,12 @@ def leant(cells: FloatArray, read: Sequence[IntArray], dimension: int) -> FloatA
     return found
 
 
+def halved(masses: FloatArray, dimension: int, factor: float) -> FloatArray:
+    """Halves of nodes of one level of which nothing else is known: each leans so many times as its neighbours say."""
+    none = np.zeros(masses.size, dtype=np.bool_)
+    return np.asarray(_divided(masses, np.repeat(masses / 2, 2), none, masses, dimension, factor))
+
+
 @numba.njit(cache=True, nogil=True)
 def _told(mass, halves, read, found, dimension):  # type: ignore[no-untyped-def]
     """Sums over the nodes that were read: what their neighbours say times their ratio, and its square."""

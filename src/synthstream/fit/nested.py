@@ -49,14 +49,15 @@ class _Detail(NamedTuple):
 
 def grids_of(groups: Sequence[Group]) -> set[int]:
     """Columns that are grids of a place."""
-    return {c for group in groups for grids in group.nests for c in grids}
+    return {c for group in groups for grids in group.nests for c in grids.columns}
 
 
 def nests_of(workload: Workload, groups: Sequence[Group]) -> list[Nest]:
     """All tables that cross one grid of a nest with columns of none, by the grids that a set of these is crossed with.
 
     Example:
-        >>> grids = Group.of([1, 2], np.array([[0, 0], [0, 1], [1, 2]]), nests=[(1, 2)])
+        >>> from synthstream.constraints import Grids
+        >>> grids = Group.of([1, 2], np.array([[0, 0], [0, 1], [1, 2]]), nests=[Grids((1, 2), (0, 1), 1)])
         >>> nest, = nests_of(Workload(sizes=(5, 2, 3), marginals=((0, 1), (0, 2), (1,))), [grids])
         >>> nest.columns, nest.parents, nest.tables
         ((1, 2), (array([0, 0, 1]),), (((0,), (0, 1)),))
@@ -67,12 +68,12 @@ def nests_of(workload: Workload, groups: Sequence[Group]) -> list[Nest]:
             crossed: dict[tuple[int, ...], dict[int, int]] = {}
             for q, marginal in enumerate(workload.marginals):
                 others = tuple(c for c in marginal if c not in nested)
-                if others and len(others) == len(marginal) - 1 and set(marginal) & set(grids):
+                if others and len(others) == len(marginal) - 1 and set(marginal) & {*grids.columns}:
                     grid, = set(marginal) - set(others)  # fmt: skip
                     crossed.setdefault(others, {})[grid] = q
             by_grids: dict[tuple[int, ...], list[tuple[tuple[int, ...], tuple[int, ...]]]] = {}
             for others, tables in crossed.items():
-                held = tuple(c for c in grids if c in tables)
+                held = tuple(c for c in grids.columns if c in tables)
                 by_grids.setdefault(held, []).append((others, tuple(tables[c] for c in held)))
             for held, listed in by_grids.items():
                 parents = tuple(_parents(group, *both, workload.sizes) for both in pairwise(held))

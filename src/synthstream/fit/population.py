@@ -33,9 +33,8 @@ _FEW_CODES = 64
 # At refreshes rows move for a gain of so many standard deviations of its noise, at least and at most: the first number
 # and so many times the share of associations that noise explains (decision 53).
 _CLEAR, _UNSURE = (0.5, 1.5), (0.25, 2.5)
-# Where there is a place what its tables hold is shrunk together, and much of it to none (decision 56): of rows that are
-# as they were, and of those that are new, copied or moved.
-_NESTED = (1.0, 0.5)
+# Where there is a place what its tables hold is shrunk together, and much of it to none (decision 56).
+_NESTED = 0.5
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -269,10 +268,10 @@ def _effort(
     if first:
         return Effort(calm=0.6, lively=0.6, lean=0.02, still=0.1, blocks=64)
     if fresh is not None:
-        gain = lively = _gain(aim) if fresh else _CLEAR[1]
+        gain = _gain(aim) if fresh else _CLEAR[1]
         if fresh and any(joint.group.nests for joint in aim.joints):
-            gain, lively = _NESTED
-        return Effort(calm=gain, lively=lively, lean=0.02, still=0.03, blocks=8 if fresh else 1)
+            gain = _NESTED
+        return Effort(calm=gain, lively=gain, lean=0.02, still=0.03, blocks=8 if fresh else 1)
     # Where targets remember, their own noise is low; where they come of epochs, the same noise comes again and again.
     least, new = 0.1 if memory > 0 else 0.0, abs(1 - before / aim.rows)
     if memory in (0, math.inf):  # of windows, rows of all events are what there is to begin with
