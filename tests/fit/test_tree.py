@@ -232,6 +232,15 @@ def test_an_open_epoch_stands_for_what_it_has_not_read() -> None:
     assert off(found.masses, before + now) < 0.05
 
 
+def test_a_reading_that_may_count_more_events_of_before_than_there_are_tells_the_unbiased_estimate_nothing() -> None:
+    root, below = NodeReading(np.array([6.0]), 4.0, 20.0), NodeReading(np.array([400.0, -300.0]), 4.0, -700.0)
+    spans = [Span(events=20.0, readings={0: root, 1: below}), Span(events=20.0, readings={0: root})]
+    one, other = (masses([made], depth=2, dimension=1, shrink=False, bounded=False) for made in spans)
+    assert one.masses == pytest.approx([6.5, 6.5, 3.5, 3.5])
+    assert one.errors[1:] == pytest.approx([4.0, 13**2 * one.uneven, 7**2 * one.uneven])
+    assert other.masses == pytest.approx(one.masses)
+
+
 @pytest.mark.parametrize("missed", [0.0, 40.0])
 def test_no_node_of_an_epoch_without_events_has_missed_more_than_all(missed: float) -> None:
     """By its counter it has none; by noise its nodes hold some. Readings may have missed some, and hold others."""
@@ -239,7 +248,8 @@ def test_no_node_of_an_epoch_without_events_has_missed_more_than_all(missed: flo
     noise = {level: NodeReading(3 * rng.standard_normal(2**level), 9.0, -missed) for level in range(DEPTH)}
     spans = [span(clustered(rng), 9.0, rng), Span(events=0.0, readings=noise)]
     errors = masses(spans, depth=DEPTH, dimension=1, shrink=False, bounded=False).errors[1:]
-    assert (errors >= 18 - 1e-9).all()  # the noise of both
+    # The noise of both; a reading that may count more of before than there are tells nothing.
+    assert (errors >= (9 if missed else 18) - 1e-9).all()
     assert np.sqrt(errors).max() <= np.sqrt(18) + missed + 1e-9
 
 

@@ -341,7 +341,9 @@ def _plain(mass: FloatArray, known: _Known, bounded: bool, lean: FloatArray | No
     ``above``: the variance of the ratios of these in the level above.
     """
     uneven = _unevenness(mass, known, lean, above)
-    d, unknown = known.differences, np.isinf(known.variance)
+    # What may count more events of before than there are tells nothing.
+    unknown = np.isinf(known.variance) | (known.share < 0)[:, None]
+    d = np.where(unknown, 0.0, known.differences)
     r = np.divide(np.clip(d, -mass, mass) if bounded else d, mass, out=np.zeros_like(mass), where=mass != 0)
     r = r if lean is None else np.where(unknown, lean, r)
     noise = sum(np.where(unknown, 0.0, known.variance))
