@@ -1082,9 +1082,22 @@ def test_the_error_of_a_region_covers_what_was_moved_and_cut_and_not_read() -> N
     known = heavy.known(4)
     assert [stderr.tolist() for _, stderr in known[:2]] == [[0.0], pytest.approx([0.0, 3 * (22 / 28 - 1 / 2)])]
     assert known[3][1] == pytest.approx(3 * np.maximum(np.arange(8) / 28 - 1 / 8, 0))
-    noisy = replace(made, plain_errors=np.array([0.0, 16.0, 0.0, 0.0, 4.0, 0.0, 0.0, 0.0]), total_variance=64.0)
+    errors, many = np.array([0.0, 16.0, 0.0, 0.0, 4.0, 0.0, 0.0, 0.0]), 1e6 * np.ones(8)
+    noisy = replace(made, masses=many, plain_errors=errors, total_variance=64.0)
     each = np.concatenate([stderr**2 for _, stderr in noisy.known(4)])  # half of a node, and of left minus right
     assert each == pytest.approx([64, *[20] * 2, *[5] * 4, *[2.25] * 2, *[1.25] * 6])
+
+
+def test_where_noise_leaves_no_number_all_that_it_is_off_by_may_lie_anywhere() -> None:
+    made, left = box(3), np.repeat([1.0, 0.0], 4)
+    none = replace(made, masses=np.zeros(8), plain=np.full(8, -2.0), plain_errors=np.zeros(8), total_variance=64.0)
+    assert none.mass(left)[1] == pytest.approx((64 / 4 + 8**2 + 64 / 4) ** 0.5)  # -8 were raised to 0
+    assert none.mass(np.ones(8))[1] == pytest.approx((64 + 16**2) ** 0.5)
+    assert none.mass(np.zeros(8)) == (0.0, 0.0)
+    assert [stderr[0] for _, stderr in none.known(2)] == pytest.approx([8.0, (64 / 4 + 64 / 4) ** 0.5])
+    some = replace(none, masses=np.ones(8), plain=np.ones(8))
+    assert some.mass(left)[1] == pytest.approx((64 / 4 + 64 * 0.5**2 / 4) ** 0.5)
+    assert replace(none, total_variance=0.0).mass(left)[1] == 8
 
 
 def test_of_what_came_between_two_ticks_the_noise_that_both_share_is_out() -> None:

@@ -166,6 +166,14 @@ class Cloud:
         """Masses over the nodes of every level, the root's first."""
         return sums(self.held)
 
+    @property
+    def _anywhere(self) -> float:
+        """Variance of the number as far as nobody knows where what it is off by lies: all of it, if none seems to be
+        there, and next to nothing of a number that stands out of its noise.
+        """
+        number, variance = float(self.held.sum()), self.total_variance
+        return variance * (variance / (variance + number**2)) ** 2 if variance > 0 else 0.0
+
     def known(self, levels: int) -> list[tuple[FloatArray, FloatArray]]:
         """By level, the mass of each node without shrinkage, and its standard error; of at most so many levels.
 
@@ -173,11 +181,13 @@ class Cloud:
         empty it has all.
         """
         variance, found = np.array([self.total_variance]), list[tuple[FloatArray, FloatArray]]()
+        anywhere = self._anywhere
         region = self.partition.region
         errors = [*by_level(self.plain_errors), np.zeros(self.plain.size)]
         number = max(float(self.plain.sum()), 1.0)
         for level, (mass, error) in enumerate(zip(sums(self.plain)[:levels], errors, strict=False)):
             own = self.open_variance * np.maximum(np.abs(mass) / number - 2.0**-level, 0.0) ** 2
+            own += anywhere * (1 - 2.0**-level) ** 2 * (variance > 0)  # in a sea there is none
             found.append((mass, np.sqrt(variance + own)))
             before, variance = variance, np.repeat((variance + error) / 4, 2)
             if region is not None and level < self.level:
@@ -195,9 +205,10 @@ class Cloud:
 
         The estimate without shrinkage is a sum over the tree: the share of the region in the root times all events, and
         in each node half the difference of its share in the left and right half times left minus right. So its variance
-        is a sum too. Four things are added to it as error: how far shrinkage moved the mass; how far raising masses to
-        0 moved it; what the number of the open epoch is off by, as if it lay here; and the mass of nodes that lie in
-        the region only in part, as if (left - right) / node, of the variance ``uneven``, were the same in all of them.
+        is a sum too. Five things are added to it as error: how far shrinkage moved the mass; how far raising masses to
+        0 moved it; what the number of the open epoch is off by, as if it lay here; the mass of nodes that lie in the
+        region only in part, as if (left - right) / node, of the variance ``uneven``, were the same in all of them; and,
+        where noise leaves hardly any number, all that it is off by, as if it lay here.
         """
         share = np.asarray(inside, dtype=np.float64)
         held, plain = (masses.reshape(share.size, -1).sum(axis=1) for masses in (self.held, self.plain))
@@ -212,6 +223,7 @@ class Cloud:
         variance += self.total_variance * float(share[0]) ** 2
         part = abs(found) / max(float(np.abs(held).sum()), 1.0)
         variance += self.open_variance * max(part - float(share[0]), 0.0) ** 2
+        variance += self._anywhere * (1 - float(share[0])) ** 2 if share[0] > 0 else 0.0
         return found, float(np.sqrt(variance))
 
     def distance(self) -> float:
