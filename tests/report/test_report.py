@@ -808,7 +808,7 @@ def test_what_came_in_each_step_is_drawn_with_bands(made: Made, tmp_path: Path) 
         assert ("the total alone has numbers" in page) == (kind == "epochs")
         recent = page[page.index('id="recent"') : page.index('id="columns"')]
         assert ('class="multiples"' in recent) == (kind != "epochs")
-        assert "a year before" not in page  # the stream is a week old
+        assert "A year before" not in page  # the stream is a week old
         assert "before 2026-01-09" not in page.split("How to cite")[0]
     always = history_of(made["always"], progress=quiet)
     assert [_says(always, "x", bin_) for bin_ in ("[2.5, 5)", "missing")] == ["x: 2.5 to 5.0", "x: missing"]
@@ -832,11 +832,26 @@ def test_the_newest_step_stands_beside_last_years(tmp_path: Path) -> None:
     assert one["stderr_difference"] != apart
     assert one["stderr_difference"] == pytest.approx(apart, rel=0.01)
     page = public_page(config, tmp_path / "r.html", progress=quiet)
-    assert "2025-05-01 to 2025-05-31, beside the same a year before" in page
+    assert "2025-05-01 to 2025-05-31, beside 2024-05-01 to 2024-05-31" in page
     assert re.search(
         r"ward: A</th>(<td>200 \([^)]+ to [^)]+\)</td>){2}<td>0 \(\u2212\d+ to \d+\)</td><td>no</td>", page
     )
     assert "Each count stands where its month begins. Noise" in page
+
+
+def test_a_month_of_five_weeks_stands_beside_five_weeks_of_last_year(tmp_path: Path) -> None:
+    text = streams.text_of("always").replace('every = "1d"', 'every = "1w"').replace("2026-01-09", "2025-04-07")
+    text = text.replace("horizon = 12", "horizon = 80").replace("2026-01-01", "2024-01-01")
+    when = [datetime(2024, 1, 1, 12) + timedelta(days=day) for day in range(66 * 7) for _ in range(10)]
+    frame = pl.DataFrame({"when": when, "ward": ["A"] * len(when), "x": [1.0] * len(when)})
+    frame.write_parquet(tmp_path / "rows-1.parquet")
+    config = StreamConfig.from_toml(text, base=tmp_path)
+    with Stream(config, gates=lambda _: ExactGate()) as stream:
+        list(stream.run())
+    one = Releases(config).beside_last_year(every="1mo").filter(pl.col("column").is_null()).row(0, named=True)
+    assert (one["start"], one["end"]) == (datetime(2025, 3, 3), datetime(2025, 4, 7))  # in 2024 March has four Mondays
+    assert (one["start_then"], one["end_then"]) == (datetime(2024, 3, 4), datetime(2024, 4, 8))
+    assert (one["measured"], one["difference"]) == pytest.approx((350, 0), abs=0.5)
 
 
 def test_a_step_stands_where_it_begins() -> None:

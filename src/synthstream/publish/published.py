@@ -260,7 +260,7 @@ class Releases:
         return pl.concat(parts)
 
     def beside_last_year(self, *, every: str | None = None) -> pl.DataFrame:
-        """What was counted in the newest step beside the step that began a year before, as near as steps lie to it.
+        """What was counted in the newest step beside as many ticks a year before, from the step nearest to it.
 
         Args:
             every: as in :meth:`series`; a step that has just begun is left out.
@@ -275,11 +275,12 @@ class Releases:
         now = spans[-1] if spans[-1].whole or len(spans) == 1 else spans[-2]
         starts = [clock.boundary(step.first) for step in spans]
         before = starts[spans.index(now)] - timedelta(days=365.25)
-        then = min(spans, key=lambda span: abs(starts[spans.index(span)] - before))
-        length = starts[min(1, len(spans) - 1)] - starts[0]
+        near = min(range(len(spans)), key=lambda step: abs(starts[step] - before))
+        first, length = spans[near].first, starts[min(1, len(spans) - 1)] - starts[0]
+        then = Step(first, first + now.last - now.first)  # a month of weeks may have four or five
         known = [(step, _since(step.first, builder.counted(*step[:2], at=newest))) for step in (now, then)]
         frames = [self._lines([one]).drop("tick", "span", "whole") for one in known]
-        if abs(starts[spans.index(then)] - before) > max(length, timedelta(days=1)) or then == now:
+        if abs(starts[near] - before) > max(length, timedelta(days=1)) or first == now.first:
             frames = [frame.clear() for frame in frames]
         both = frames[0].join(frames[1], on=["column", "value"], how="inner", suffix="_then", nulls_equal=True)
         tables = {m: q for q, m in enumerate(cast(Workload, self.config.workload).marginals)}

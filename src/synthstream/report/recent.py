@@ -31,7 +31,7 @@ _PARTLY = {True: "", False: " (not whole)"}
 
 def recent(found: History) -> dict[str, Any] | None:
     """What the section tells of a stream of tables: the length of a step in words, charts, and the newest step beside
-    the same a year before. ``None`` if the stream's total is not known step by step, or releases are missing.
+    as much a year before. ``None`` if the stream's total is not known step by step, or releases are missing.
     """
     ticks, clock = found.ticks, found.config.clock
     if len(ticks) < 3 or ticks[-1].tick + 1 != len(ticks) or () not in found.workload.marginals:
@@ -57,6 +57,7 @@ def recent(found: History) -> dict[str, Any] | None:
         "beside": [row for row in rows if row],
         "start": last["start"],
         "end": last["end"],
+        "then": [last[key] for key in ("start_then", "end_then") if key in last],
         "differing": sum(bool(row and row["beyond"]) for row in rows),
         "beyond": number(BEYOND),
     }
