@@ -184,6 +184,15 @@ def test_a_wrong_list_of_values_is_told_with_what_fell_into_other(tmp_path: Path
     assert found.lines == [], "no value is ever proposed"
 
 
+def test_a_rest_that_the_settings_name_is_meant_to_be_there(tmp_path: Path) -> None:
+    """A list of frequent codes leaves the others out on purpose: who was told not to open would list what occurs."""
+    text = toml('[[columns]]\nname = "ward"\ntype = "category"\nvalues = ["A", "rest"]\nother = "rest"\n', AGE)
+    found = told(tmp_path, text, rows(ward=["A", "Bay", "Bay", "C", "Hill"] * 60))
+    assert found.verdict is Level.LOOK
+    assert "ward: 80 % of the rows (240) are not on the list, and would count as 'rest': 'Bay' (120)" in words(found)
+    assert told(tmp_path, text, rows(ward=["Bay"] * 300)).verdict is Level.STOP
+
+
 def test_values_that_look_like_one_of_the_list(tmp_path: Path) -> None:
     found = told(tmp_path, toml(), rows(ward=["A"] * 298 + [" b ", "c"]))
     assert "Not on the list, but much like a text that is (2): ' b ' like 'B' (1), 'c' like 'C' (1)" in words(found)

@@ -41,7 +41,7 @@ from synthstream.schema.places import View
 
 # What is looked at, and what must not be opened, as shares of all rows. Public constants: nobody tunes them by rows.
 _OTHER, _UNREAD, _TIME, _CLAMPED, _BEFORE = (0.01, 0.2), (0.01, 0.2), (0.001, 0.05), (0.05, 0.5), (0.01, 0.5)
-_NO_KEY, _LEFT_OUT, _ONE_TICK, _EMPTY_END = (0.01, 0.5), (0.05, 0.5), 0.9, (0.1, 0.5)
+_NO_KEY, _LEFT_OUT, _ONE_TICK, _EMPTY_END, _THE_REST = (0.01, 0.5), (0.05, 0.5), 0.9, (0.1, 0.5), (0.01, 0.9)
 _SHOWN, _BARS = 8, 40
 # Fewer rows than so many standard errors of the count of one value are lost in noise.
 _DROWNED = 2.0
@@ -233,8 +233,7 @@ def _times(config: StreamConfig, looked: Looked, over: int, open_tick: int) -> I
     if open_tick == 0:
         words = f"({rows.before:,}) are dated before start, and would count in the first tick."
         yield from _some(rows.before, count, _BEFORE, "[clock] start", words, least=Level.LOOK)
-    late = sum(number for tick, number in rows.ticks.items() if 0 <= tick < open_tick)
-    if late:
+    if late := sum(number for tick, number in rows.ticks.items() if 0 <= tick < open_tick):
         words = f"{late:,} rows ({percent(late, count)}) are dated in ticks that are closed, and would count in the "
         yield Finding(level=Level.LOOK, about="late rows", words=words + "open tick.")
     horizon = clock.horizon
@@ -293,7 +292,9 @@ def _zones(config: StreamConfig, looked: Looked) -> Iterator[Finding]:
 
 def _column(config: StreamConfig, column: Column, rows: Rows) -> Iterator[Finding]:
     cells, count, lines = rows.columns[column.name], rows.count, tuple[Line, ...]()
-    name, what = column.name, "are not on the list"
+    name, what, much = column.name, "are not on the list", _OTHER
+    if isinstance(column, Category) and column.other is not None:  # the rest is meant to be there
+        what, much = f"{what}, and would count as {column.other!r}", _THE_REST
     if isinstance(column, View):
         if not column.located:  # the finest grid says it
             return
@@ -303,7 +304,7 @@ def _column(config: StreamConfig, column: Column, rows: Rows) -> Iterator[Findin
         if cells.other == rows.columns.get(column.finest.name, Cells()).other:  # the finest grid says it
             return
         what = "lie in no region"
-    yield from _some(cells.other, count, _OTHER, name, f"({cells.other:,}) {what}: {texts_of(cells.odd)}.", lines)
+    yield from _some(cells.other, count, much, name, f"({cells.other:,}) {what}: {texts_of(cells.odd)}.", lines)
     yield from _alike(column, cells)
     if cells.unread:
         words, lines = _reading(config, column, cells, count)
@@ -315,8 +316,7 @@ def _column(config: StreamConfig, column: Column, rows: Rows) -> Iterator[Findin
         yield Finding(level=Level.LOOK, about=name, words=nothing)
     for key, side, bin_, out in (("min", "below", "first", cells.low), ("max", "above", "last", cells.high)):
         if out:
-            end = getattr(column, key)
-            end = written(end) if isinstance(end, datetime) else f"{end:.15g}"
+            end = written(at) if isinstance(at := getattr(column, key), datetime) else f"{at:.15g}"
             place = "there" if isinstance(column, Coordinate) else f"in the {bin_} bin"
             words = f"({out:,}) are {side} {key} = {end}, and would count {place}."
             yield from _some(out, count, _CLAMPED, name, words)
