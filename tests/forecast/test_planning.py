@@ -526,14 +526,21 @@ def test_the_command_says_all_of_it(stream: Path) -> None:
         assert words in result.output
     assert "eps 1 is what this stream has" in result.output
     assert re.search(r"on disk up to [\d.]+ KB and [\d.]+ KB more", result.output)
-    for words in ("Measured counts, exact", "Published rows, simulated", "horizon", "2026-01-09", "add up", "%)"):
+    for words in (
+        "Errors of measured counts, exact",
+        "Errors of published rows",
+        "horizon",
+        "2026-01-09",
+        "add up",
+        "%)",
+    ):
         assert words in result.output
     assert "…" not in result.output, "a number that is cut off would be another number"
 
 
 def test_the_command_can_leave_the_simulation_out(stream: Path) -> None:
     result = CliRunner().invoke(app, ["plan", str(stream), "--no-rows"])
-    assert "Measured counts, exact" in result.output
+    assert "Errors of measured counts, exact" in result.output
     assert "simulated" not in result.output
 
 
@@ -543,12 +550,12 @@ def test_rows_of_very_many_tables_are_left_out_unless_asked_for(
     monkeypatch.setattr("synthstream.forecast.wide._LONG", 0.0)
     page = tmp_path / "plan.html"
     result = CliRunner().invoke(app, ["plan", str(stream), "-o", str(page)])
-    assert "Measured counts, exact" in result.output
-    assert "Published rows, simulated" not in result.output
+    assert "Errors of measured counts, exact" in result.output
+    assert "Errors of published rows, simulated" not in result.output
     assert "plan --rows does it" in " ".join(result.output.split())
     assert "plan --rows does it" in page.read_text()
     asked = CliRunner().invoke(app, ["plan", str(stream), "--rows"]).output
-    assert "Published rows, simulated" in asked
+    assert "Errors of published rows, simulated" in asked
     assert "left out" not in asked
     assert not any("left out" in note for note in of(GOOD, rows=False).notes)
 
@@ -654,4 +661,4 @@ def test_the_page_of_a_plan_without_simulation() -> None:
     assert "Published rows" not in plan_page(found)
     assert "The number of all events" in plan_page(found)
     assert "2,400 s" in plan_page(replace(found, release_seconds=2400.0))
-    assert "Measured counts" in plan_page(replace(found, cautions=()))
+    assert "Errors of measured counts" in plan_page(replace(found, cautions=()))

@@ -168,9 +168,9 @@ def _size(count: float) -> str:
 
 def _tables(found: Plan) -> Iterator[Table]:
     """Errors of measured counts, and of published rows."""
-    unit = "errors in events" + ("" if found.assumed else ", and in per cent of all by then")
-    yield from _table(found, f"Measured counts, {'exact' if found.exact else 'forecast'}: {unit}", _measured)
-    yield from _table(found, f"Published rows, simulated: {unit}", _published)
+    unit = "in events" + ("" if found.assumed else ", and in per cent of all by then")
+    yield from _table(found, f"Errors of measured counts, {'exact' if found.exact else 'forecast'}: {unit}", _measured)
+    yield from _table(found, f"Errors of published rows, simulated: {unit}", _published)
 
 
 def _measured(found: Plan, forecast: Forecast) -> dict[str, str]:
