@@ -423,6 +423,12 @@ def test_streams_on_the_same_people_add_up() -> None:
     assert any("add up" in note for note in of(GOOD, rows=False).notes)
 
 
+def test_what_is_taken_away_is_not_in_the_forecast() -> None:
+    words = "All events that are expected are taken to stay"
+    assert not any(words in note for note in of(GOOD, rows=False).notes)
+    assert any(words in note for note in of(f'op = "op"\n{GOOD}', rows=False).notes)
+
+
 def test_a_clock_without_an_end_of_the_data_is_told() -> None:
     files = '[source]\nkind = "parquet"\npath = "nowhere/*.parquet"\n'
     assert any("No until in [clock]" in note for note in of(endless() + files, rows=False).notes)

@@ -360,6 +360,11 @@ def notes_of(config: StreamConfig, moments: Mapping[int, str]) -> tuple[str, ...
             "The forecast assumes that one row in three takes an event away. Noise grows with the number of all rows: "
             "if more events are taken away, the error is larger for the same number of events left."
         )
+    elif config.op is not None:
+        notes.append(
+            "All events that are expected are taken to stay. Where rows take many away, as discharges do from a count "
+            "of beds in use, what is left is less, and an error is a larger part of it than is said here."
+        )
     if config.privacy.unit.of_persons:
         notes.append(
             f"{limited(config.privacy.unit)} All events that are expected are taken to count: where people have more "
