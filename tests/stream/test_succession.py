@@ -799,7 +799,9 @@ def test_a_simulation_goes_on_with_its_own_state_and_releases(tmp_path: Path) ->
     written(tmp_path)
     written(tmp_path, NEW, "new.toml")
     assert run(["run", old, "--simulate", "--seed", "3"]).exit_code == 0
-    assert run(["succeed", old, new, "--simulate", "--seed", "3"]).exit_code == 0
+    said = run(["succeed", old, new, "--simulate", "--seed", "3"])
+    assert said.exit_code == 0
+    assert "Rows that were read already" in said.output, "a trial says what the stream would"
     assert run(["run", new, "--simulate", "--seed", "3"]).exit_code == 0
     assert len(list((tmp_path / "releases-simulated").glob("0*"))) == 8
     assert not (tmp_path / "releases").exists()

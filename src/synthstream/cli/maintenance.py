@@ -188,6 +188,8 @@ def succeed_command(
     when_stopped(lambda: "Either stream is whole: say the same command again.")
     if simulate:
         found = succeed(old, loaded, read_again=read_again, simulate=seed)
+        if not read_again and (words := waits_as_other(found)):
+            say(words)
     else:
         successor = planned(old, loaded)  # what is wrong with it is said before anything is asked
         if not read_again and (words := waits_as_other(successor)):
