@@ -653,6 +653,17 @@ def test_rows_that_take_away_are_subtracted(tmp_path: Path) -> None:
     assert truth.counts[-1][0] == 300
     assert abs(found.cells(found.newest).measured[0] - 300) < 1
     assert "subtracted" in custodian_page(config, progress=quiet)
+    page = public_page(config, tmp_path / "r.html", progress=quiet)
+    assert page.count("how that number changed") == 1
+    assert "less those that were taken away" in page
+    assert CliRunner().invoke(app, ["describe", str(tmp_path / "stream.toml")]).exit_code == 0
+    assert "how that number changed" in (tmp_path / "releases/README.md").read_text()
+    for command in (
+        ["series"],
+        ["compare", "ward", "--then", "2026-01-01", "2026-01-03", "--now", "2026-01-03", "2026-01-05"],
+    ):
+        said = CliRunner().invoke(app, [command[0], str(tmp_path / "stream.toml"), *command[1:]])
+        assert (said.exit_code, "how that number changed" in said.stderr) == (0, True), said.stderr
 
 
 def test_a_public_page_that_lies_there_becomes_private(tmp_path: Path) -> None:

@@ -15,9 +15,8 @@ from synthstream.cli.common import console
 from synthstream.cli.reading import write
 from synthstream.cli.runtime import fail
 from synthstream.config.config import StreamConfig
-from synthstream.privacy import Unit
 from synthstream.publish.published import Releases
-from synthstream.publish.readme import falling, left_out
+from synthstream.publish.readme import falling, left_out, less
 from synthstream.release.areas import Bounds
 from synthstream.release.points import PointRelease
 from synthstream.release.release import Release, TableRelease
@@ -134,15 +133,18 @@ def _counted_itself(release: Release, polygons: Domain, series: str | None) -> N
             typer.echo(f"The stream counts this district itself: {ask} has the smaller error.", err=True)
 
 
-def tell_of_limit(unit: Unit, *, over_time: bool = False) -> None:
+def tell_of_limit(config: StreamConfig, *, over_time: bool = False) -> None:
     """Say so where a limit of persons leaves events out of every count: no error tells of it.
 
     Args:
-        over_time: whether counts of several times are shown, which the limit may set apart.
+        over_time: whether counts of several times are shown, which the limit, or rows that take away, may set apart.
     """
+    unit = config.privacy.unit
     fewer = falling(unit) if over_time else ""
     if words := left_out(unit):
         typer.echo(f"{words} {fewer[0].upper()}{fewer[1:]}." if fewer else words, err=True)
+    if over_time and (words := less(config)):
+        typer.echo(words, err=True)
 
 
 def tell_of_steps(found: Releases, every: str | None) -> None:

@@ -153,7 +153,7 @@ def table_command(
         found = release.table(columns, where=condition, model_error=model_error)
         _tell_of_gaps(release, found, columns, condition)
     typer.echo(f"{release.name}: {release.about}", err=True)
-    tell_of_limit(published.config.privacy.unit)
+    tell_of_limit(published.config)
     for column in columns:
         tell_of_cuts(published, column, steps=False)
     give(found, output, form, csv=csv, stamped=not release.secure, columns=release.schema.columns, clock=clock)
@@ -239,7 +239,7 @@ def series_command(
         tell_of(found.last, area, upper, series=place)
     series = found.series(column, every=every, lower=area, upper=upper)
     tell_of_steps(found, every)
-    tell_of_limit(found.config.privacy.unit, over_time=True)
+    tell_of_limit(found.config, over_time=True)
     if column is not None:
         tell_of_cuts(found, column)
     kinds = [kind for kind in found.last.schema.columns if kind.name == column]
@@ -285,7 +285,7 @@ def compare_command(
     cells = later.compare(earlier, apart(columns, later.schema.names) or None)
     typer.echo(f"{later.name}: {earlier.about}, beside {later.about}", err=True)
     tell_of_lengths(earlier, later)
-    tell_of_limit(found.config.privacy.unit, over_time=True)
+    tell_of_limit(found.config, over_time=True)
     # Noise may be Laplace's with delta above 0, too: then the promise is pure all the same.
     tell_of_chance(cells, found.config.clock, laplace=later.facts["claim"]["pure_epsilon"] is not None)
     if not csv and output is None and len(cells) > _LINES:

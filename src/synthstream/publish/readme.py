@@ -62,6 +62,7 @@ def readme(config: StreamConfig, manifest: Mapping[str, Any], where: str) -> str
         ),
         _caution(config),
         left_out(config.privacy.unit),
+        less(config),
         f"**What is promised.** {manifest['claim']['words']}",
         f"**To cite it.** {cited(config, manifest)}",
         f"**Licence.** {about.licence}" if about.licence else "",
@@ -101,6 +102,16 @@ def left_out(unit: Unit) -> str:
         f"Of each person at most {unit.max_events} event{' counts' if one else 's count'}{period}{tick}; "
         "further ones are left out. So counts of what happens often to the same people are too low: no number says by "
         "how much, and error bars do not show it."
+    )
+
+
+def less(config: StreamConfig) -> str:
+    """What counts are in a stream of tables whose rows may take events away; empty in others."""
+    if config.op is None or config.workload is None:
+        return ""
+    return (
+        "Rows may take events away, and are subtracted: a count from the start says how many are left, one of a tick, "
+        "a month or other dates how that number changed, so it may be below 0 in truth."
     )
 
 

@@ -17,7 +17,7 @@ from synthstream.forecast.noticing import noticed
 from synthstream.forecast.warnings import limited
 from synthstream.publish.history import Cells, History, Steps, Tick, evenly, history_of
 from synthstream.publish.model import codes_of
-from synthstream.publish.readme import cited, within
+from synthstream.publish.readme import cited, less, within
 from synthstream.release.points import PointRelease
 from synthstream.release.rows import weight_name
 from synthstream.report.association import MOST_COLUMNS, Pair, pairs
@@ -96,6 +96,7 @@ def public_page(
         newest=newest,
         unit=unit,
         limited=limited(unit),
+        less=less(config),
         within=within(unit),
         claim=claim,
         promise=Promise(epsilon=claim["epsilon"], delta=claim["delta"], whom=whom(claim["unit"], claim.get("per"))),

@@ -31,7 +31,7 @@ from synthstream.forecast.warnings import limited
 from synthstream.publish.catalogue import descriptions
 from synthstream.publish.folder import CELLS, LATEST, write_aside
 from synthstream.publish.history import History, Steps, Tick, history_of
-from synthstream.publish.readme import LISTED, SUMS
+from synthstream.publish.readme import LISTED, SUMS, less
 from synthstream.report import extras
 from synthstream.report.explorer import Explorer
 from synthstream.report.page import render
@@ -254,6 +254,7 @@ class _Site:
                 newest=found.newest,
                 claim=found.newest.manifest["claim"],
                 limited=limited(found.config.privacy.unit),
+                less=less(found.config),
             ),
             "explorer.js": files("synthstream.report").joinpath("templates", "explorer.js").read_text(encoding="utf-8"),
             "facts.js": facts,
