@@ -667,7 +667,7 @@ def test_a_year_before_has_as_many_weeks(driver: Any, years: str) -> None:
     show(driver, years, column="ward", beside=1, every="year", **dates)
     note = driver.find_element("css selector", "#series [data-note]").text
     assert "Each number is the count of one year, drawn where that begins." in note
-    assert "A year is the whole weeks that begin in that of the calendar." in note
+    assert "A year is the whole weeks that begin in that of the calendar: some have one more than others" in note
     now = numbers(driver, "bars")[0]
     spans = [now[key] for key in ("start", "end", "start beside", "end beside")]
     assert spans == ["2015-01-03", "2016-01-02", "2014-01-04", "2015-01-03"]

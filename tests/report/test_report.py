@@ -863,6 +863,7 @@ def test_a_month_of_five_weeks_stands_beside_five_weeks_of_last_year(tmp_path: P
     assert (one["start"], one["end"]) == (datetime(2025, 3, 3), datetime(2025, 4, 7))  # in 2024 March has four Mondays
     assert (one["start_then"], one["end_then"]) == (datetime(2024, 3, 4), datetime(2024, 4, 8))
     assert (one["measured"], one["difference"]) == pytest.approx((350, 0), abs=0.5)
+    assert "some have one more than others" in public_page(config, tmp_path / "r.html", progress=quiet)
 
 
 def test_a_step_stands_where_it_begins() -> None:

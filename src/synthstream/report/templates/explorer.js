@@ -181,7 +181,7 @@ const synthstream = (() => {
     table(section, rows.map(({ value, start, end, measured, stderr, whole }) =>
       measures ? { value, start, end, measured, stderr, ...(partial ? { whole: whole ? "yes" : "no" } : {}) } : { value, end, rows: measured, ...(stderr == null ? {} : { stderr }) }));
     section.querySelector("[data-note]").textContent = note + (partial ? ` An open dot is a ${stepName(shown.every)} that is not complete.` : "")
-      + (["month", "quarter", "year"].includes(shown.every) && rows.some(r => r.whole && !r.start.endsWith("-01")) ? ` A ${shown.every} is the whole ${ticksName()} that begin in that of the calendar.` : "");
+      + (["month", "quarter", "year"].includes(shown.every) && rows.some(r => r.whole && !r.start.endsWith("-01")) ? ` A ${shown.every} is the whole ${ticksName()} that begin in that of the calendar: some have one more than others, and so more events.` : "");
     const view = await draw(place, { width: "container", height: 260, data: { values: rows }, layer: [
       ...(rows.some(r => r.low == null) ? [] : [{ mark: few ? { type: "rule", strokeWidth: 2, ...apart } : { type: "area", opacity: .2 }, encoding: { x, y: { field: "low", type: "quantitative" }, y2: { field: "high" }, color } }]),
       { params: [{ name: "drag", select: { type: "interval", encodings: ["x"] } }], mark: { type: "line", strokeWidth: 2, point: !partial && rows.length < 150 && { ...apart }, ...apart },
