@@ -191,6 +191,7 @@ def test_a_rest_that_the_settings_name_is_meant_to_be_there(tmp_path: Path) -> N
     assert found.verdict is Level.LOOK
     assert "ward: 80 % of the rows (240) are not on the list, and would count as 'rest': 'Bay' (120)" in words(found)
     assert told(tmp_path, text, rows(ward=["Bay"] * 300)).verdict is Level.STOP
+    assert told(tmp_path, text, rows(ward=["rest", "Bay", "Bay"] * 100)).verdict is Level.STOP, "rest is a ward"
 
 
 def test_values_that_look_like_one_of_the_list(tmp_path: Path) -> None:

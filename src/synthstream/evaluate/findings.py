@@ -251,8 +251,7 @@ def _times(config: StreamConfig, looked: Looked, over: int, open_tick: int) -> I
 
 def _empty_ticks(looked: Looked, over: int, open_tick: int) -> Iterator[Finding]:
     """Ticks that would be released at once: all rows in one of them, or none at an end."""
-    waiting = over - open_tick
-    if waiting < 3:
+    if (waiting := over - open_tick) < 3:
         return
     held = {tick: number for tick, number in counting_in(looked, open_tick).items() if tick < over}
     most = max(held.values(), default=0)
@@ -293,8 +292,9 @@ def _zones(config: StreamConfig, looked: Looked) -> Iterator[Finding]:
 def _column(config: StreamConfig, column: Column, rows: Rows) -> Iterator[Finding]:
     cells, count, lines = rows.columns[column.name], rows.count, tuple[Line, ...]()
     name, what, much = column.name, "are not on the list", _OTHER
-    if isinstance(column, Category) and column.other is not None:  # the rest is meant to be there
-        what, much = f"{what}, and would count as {column.other!r}", _THE_REST
+    if isinstance(column, Category) and column.other is not None:
+        what, at = f"{what}, and would count as {column.other!r}", column.values.index(column.other)
+        much = _OTHER if cells.listed[at : at + 1].any() else _THE_REST  # no row has it: it stands for the rest
     if isinstance(column, View):
         if not column.located:  # the finest grid says it
             return
