@@ -29,13 +29,8 @@ class Copied(NamedTuple):
 class Mirror(Protocol):
     """A place that gets copies of releases."""
 
-    @property
-    def name(self) -> str:
-        """For messages."""
-
-    @property
-    def history(self) -> bool:
-        """Whether it keeps older releases. Without, it only needs the newest."""
+    name: str  # for messages
+    history: bool  # whether it keeps older releases; without, it only needs the newest
 
     def newest(self) -> Copied | None:
         """What it holds. Raises ``SinkError`` if it holds something else, or cannot be read."""
