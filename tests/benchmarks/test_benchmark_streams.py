@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from functools import lru_cache
+from importlib import import_module
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from benchmarks.tabular import Setting, run
 from numpy.typing import NDArray
 
 from benchmarks import data, streams, tabular
+from benchmarks import parts as parts_of_the_fit
 from synthstream.errors import ConfigError
 from synthstream.kinds import EDITION
 from synthstream.synthesizers.assembly import synthesizer_for
@@ -248,3 +250,17 @@ def test_a_table_kept_aside_is_read_and_a_missing_one_says_who_writes_it(
     found = STREAMS["tuna"](0)
     assert (found.codes.tolist(), found.sizes, found.ends) == ([[0, 2], [1, 0], [1, 1]], (2, 3), [1, 3])
     assert (found.expected, found.declared) == (1.5, 2)
+
+
+def test_parts_of_the_fit_are_where_they_are_left_out_and_ratios_are_of_the_same_noise() -> None:
+    for module, name, instead in parts_of_the_fit.PARTS.values():
+        assert callable(getattr(import_module(f"synthstream.fit.{module}"), name)), name
+        assert callable(instead)
+    lines = [
+        {"without": part, "stream": stream, "delta": 1e-9, "seed": seed, "all_ticks": error, "final": error}
+        for part, stream, off in (("", "a", 0.1), ("", "b", 0.2), ("empty", "a", 0.2), ("empty", "b", 0.1))
+        for seed, error in [(0, {"avg_rel_l1": off})]
+    ]
+    lone = {**lines[2], "seed": 1}
+    row = parts_of_the_fit.shown([*lines, lone]).splitlines()[2]
+    assert row == "| empty | 1e-09 | 2 | 1.000 | 1.000 | a 2.000, b 0.500 | b 0.500, a 2.000 |"
