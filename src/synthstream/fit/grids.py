@@ -17,8 +17,6 @@ from synthstream.fit.leaning import halved
 from synthstream.fit.targets import SMALLEST
 from synthstream.workload import FloatArray
 
-# The variance of details is taken to be in proportion to this power of what an even spread would give a cell.
-_POWER = 1.5
 # Of a grid that no table holds nothing is known: as if its counts had this variance.
 _UNKNOWN = 1e15
 # Beforehand the neighbours are thought to be right: as if so much had been read of it, in variances of noise.
@@ -80,12 +78,13 @@ def _finer(mass: FloatArray, own: FloatArray, noise: float, coordinates: int) ->
     even, noise = np.repeat(mass / parts, parts), noise * (1 - 1 / parts)
     detail = own - np.repeat(_parts(own, len(mass)).mean(axis=1), parts)
     way = _leaning(mass, parts, coordinates, 1.0) - even
-    before = _BEFORE * noise
-    factor = min(max((float(way @ detail) + before) / max(float(way @ way) + before, SMALLEST), 0.0), 1.0)
+    said, whole, before = float(np.sum(way * detail)), float(np.sum(way * way)), _BEFORE * noise
+    factor = min(max((said + before) / max(whole + before, SMALLEST), 0.0), 1.0)
     way = _leaning(mass, parts, coordinates, factor) - even
-    prior, rest = even**_POWER, detail - way
-    spread = float(prior @ prior)
-    signal = max(float(prior @ (rest**2 - noise)) / spread, 0.0) * prior if spread > 0 else prior
+    # In proportion to the power 1.5 of what an even spread would give; sums and roots are the same on all processors.
+    prior, rest = even * np.sqrt(even), detail - way
+    excess, spread = float(np.sum(prior * (rest * rest - noise))), float(np.sum(prior * prior))
+    signal = max(excess / max(spread, SMALLEST), 0.0) * prior
     kept = signal / np.maximum(signal + noise, SMALLEST)
     return _possible(even + way + kept * rest, mass)
 
