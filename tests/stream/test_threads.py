@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import pickle
 import signal
 from collections.abc import Callable, Sequence
@@ -89,25 +88,6 @@ def test_a_child_of_fork_is_told_to_open_its_own(tmp_path: Path) -> None:
         with pytest.raises(StateLocked):
             opened(tmp_path)
         assert stream.release().tick == 0
-
-
-def test_a_child_that_outlives_a_stream_does_not_keep_its_lock(tmp_path: Path) -> None:
-    mine, theirs = os.pipe()
-    with opened(tmp_path) as stream:
-        if not (child := os.fork()):
-            os.close(theirs)
-            os.read(mine, 1)  # until the parent closes its end
-            os._exit(0)
-        with pytest.raises(StateLocked):
-            opened(tmp_path)
-        assert stream.release().tick == 0
-    try:
-        with opened(tmp_path) as stream:
-            assert stream.release().tick == 1
-    finally:
-        os.close(theirs)
-        os.waitpid(child, 0)
-        os.close(mine)
 
 
 def test_files_that_are_counted_elsewhere_count_once_and_all_or_none(tmp_path: Path) -> None:

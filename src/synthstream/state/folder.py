@@ -59,17 +59,6 @@ class Lock:
 _OURS = WeakSet[Lock]()  # what this process has taken
 
 
-def _leave_to_parent() -> None:
-    """In a process that was forked: a copy of a lock would hold it for as long as this one runs, maybe for much longer
-    than the one that took it, and cannot be used here.
-    """
-    for lock in list(_OURS):
-        lock.close()
-
-
-os.register_at_fork(after_in_child=_leave_to_parent)
-
-
 def failed(folder: Path, error: OSError) -> StateError:
     """What to say when the operating system failed at the state folder."""
     return StateError(f"state folder {folder}: {words(error)}. What was committed is there. Mend that, and run again.")
