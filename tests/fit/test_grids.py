@@ -90,6 +90,16 @@ def test_an_empty_place_and_rows_that_lie_outside() -> None:
     assert all(counts[-2:] == pytest.approx([500 / 1.1, 600 / 1.1]) for counts in found)
 
 
+@pytest.mark.parametrize("rows", [1, 7, 13, 1209])
+def test_a_box_of_which_rounding_leaves_a_last_bit_holds_no_more_than_that(rows: int) -> None:
+    for seed in range(100):
+        rng = np.random.default_rng(seed)
+        counts = [np.append(rng.normal(0, 30, 2**level), rng.uniform(rows, 3 * rows, 2)) for level in LEVELS]
+        found = smoothed(GRIDS, counts, [900.0] * 4, rows)
+        assert all(one.min() >= 0 and one.sum() == pytest.approx(rows) for one in found)
+        assert all(one[:-2].sum() == pytest.approx(0, abs=1e-9) for one in found)
+
+
 def test_joint_counts_of_a_place_are_those_of_its_grids_and_follow_districts_that_are_known() -> None:
     cells, error = town(4, rows=5000.0), 40.0
     workload = Workload(sizes=(4, 16, 2), marginals=((0,), (1,), (2,)))

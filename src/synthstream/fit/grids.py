@@ -52,7 +52,7 @@ def smoothed(
     aside = [counts[c][2**level :] for c, level in zip(grids.columns, grids.levels, strict=True)]
     outside = np.maximum(np.average(aside, 0, 1 / np.array(noises)), 0.0)
     outside *= min(rows / max(float(outside.sum()), 1.0), 1.0)
-    mass, found = np.array([rows - float(outside.sum())]), []
+    mass, found = np.array([max(rows - float(outside.sum()), 0.0)]), []  # by its last bits the sum may be above rows
     for own, noise in known:
         mass = _finer(mass, own, noise, grids.coordinates)
         found.append(np.concatenate([mass, outside]))
@@ -105,5 +105,5 @@ def _possible(values: FloatArray, mass: FloatArray) -> FloatArray:
     rows = _parts(values, len(mass))
     ordered = -np.sort(-rows, axis=1)
     excess = (np.cumsum(ordered, axis=1) - mass[:, None]) / np.arange(1, rows.shape[1] + 1)
-    last = np.sum(ordered > excess, axis=1) - 1
+    last = np.maximum(np.sum(ordered > excess, axis=1) - 1, 0)  # a mass below their last bits leaves the largest alone
     return np.asarray(np.maximum(rows - excess[np.arange(len(mass)), last][:, None], 0.0).ravel())
