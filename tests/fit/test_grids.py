@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
+import os
+import platform
+import subprocess
+import sys
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -98,6 +104,27 @@ def test_a_box_of_which_rounding_leaves_a_last_bit_holds_no_more_than_that(rows:
         found = smoothed(GRIDS, counts, [900.0] * 4, rows)
         assert all(one.min() >= 0 and one.sum() == pytest.approx(rows) for one in found)
         assert all(one[:-2].sum() == pytest.approx(0, abs=1e-9) for one in found)
+
+
+def digest() -> str:
+    """Of estimates to the last bit: noise in whole numbers, which every processor draws alike."""
+    rng, levels = np.random.default_rng(6), (2, 8, 14)
+    counts = [np.append(rng.integers(-50, 60, 2**level), (3, 4)).astype(np.float64) for level in levels]
+    found = smoothed(Grids((0, 1, 2), levels, 2), counts, [900.0] * 3, 5000)
+    return hashlib.sha256(np.concatenate(found).tobytes()).hexdigest()
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(platform.machine() not in {"x86_64", "AMD64"}, reason="names of x86 processors")
+@pytest.mark.parametrize("told", [{"OPENBLAS_CORETYPE": "Prescott"}, {"OPENBLAS_NUM_THREADS": "2"}])
+def test_estimates_do_not_depend_on_processor_and_threads(told: dict[str, str]) -> None:
+    code = "from tests.fit.test_grids import digest; print(digest())"
+    command, home = [sys.executable, "-c", code], Path(__file__).parents[2]
+    found = [
+        subprocess.run(command, env=os.environ | one, cwd=home, capture_output=True, text=True, check=True).stdout  # noqa: S603
+        for one in ({"OPENBLAS_CORETYPE": "Haswell", "OPENBLAS_NUM_THREADS": "1"}, told)
+    ]
+    assert found[0] == found[1]
 
 
 def test_joint_counts_of_a_place_are_those_of_its_grids_and_follow_districts_that_are_known() -> None:

@@ -26,7 +26,7 @@ def standing_out(
     """
     largest = 1.0 if math.isinf(most) else most / (most + noise * gap.size)
     if expected is None:
-        return np.asarray(gap * min(largest, max(0.0, 1 - noise * gap.size / max(float(gap @ gap), SMALLEST))))
+        return np.asarray(gap * min(largest, max(0.0, 1 - noise * gap.size / max(float(np.sum(gap * gap)), SMALLEST))))
     kept = share_kept(gap, np.maximum(expected, 1.0), max(noise, SMALLEST), math.inf, 1.0)
     sure = 1 - _SURE**2 * noise / np.maximum(gap * gap, SMALLEST)
     return np.asarray(gap * np.maximum(np.minimum(kept, largest), sure))
@@ -60,5 +60,5 @@ def towards(news: FloatArray, grown: FloatArray, other: FloatArray, noise: float
     variance says nothing, and never beyond either end.
     """
     way = other - grown
-    share = (float((news - grown) @ way) + noise / 2) / max(float(way @ way) + noise, SMALLEST)
+    share = (float(np.sum((news - grown) * way)) + noise / 2) / max(float(np.sum(way * way)) + noise, SMALLEST)
     return np.asarray(grown + way * min(max(share, 0.0), 1.0))

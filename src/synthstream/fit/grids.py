@@ -3,7 +3,7 @@
 What a grid adds to the one above it is its detail: how the events of a cell lie in the cells of the next grid. Most of
 it is noise. So it is drawn towards what the neighbours say: a cell leans to its fuller neighbours, as far as all cells
 of a grid do so. What is left is drawn to none as far as noise explains it, grid by grid (empirical Bayes).
-Post-processing.
+Post-processing. Nothing here is a matrix product, or a power: their last bits depend on processor and threads.
 """
 
 from __future__ import annotations
@@ -78,13 +78,13 @@ def _finer(mass: FloatArray, own: FloatArray, noise: float, coordinates: int) ->
     even, noise = np.repeat(mass / parts, parts), noise * (1 - 1 / parts)
     detail = own - np.repeat(_parts(own, len(mass)).mean(axis=1), parts)
     way = _leaning(mass, parts, coordinates, 1.0) - even
-    said, whole, before = float(np.sum(way * detail)), float(np.sum(way * way)), _BEFORE * noise
-    factor = min(max((said + before) / max(whole + before, SMALLEST), 0.0), 1.0)
+    before, along, square = _BEFORE * noise, float(np.sum(way * detail)), float(np.sum(way * way))
+    factor = min(max((along + before) / max(square + before, SMALLEST), 0.0), 1.0)
     way = _leaning(mass, parts, coordinates, factor) - even
-    # In proportion to the power 1.5 of what an even spread would give; sums and roots are the same on all processors.
+    # The variance of details is taken to be in proportion to the power 3/2 of what an even spread would give a cell.
     prior, rest = even * np.sqrt(even), detail - way
-    excess, spread = float(np.sum(prior * (rest * rest - noise))), float(np.sum(prior * prior))
-    signal = max(excess / max(spread, SMALLEST), 0.0) * prior
+    spread = float(np.sum(prior * prior))
+    signal = max(float(np.sum(prior * (rest**2 - noise))) / spread, 0.0) * prior if spread > 0 else prior
     kept = signal / np.maximum(signal + noise, SMALLEST)
     return _possible(even + way + kept * rest, mass)
 
