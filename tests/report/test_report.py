@@ -866,6 +866,18 @@ def test_a_month_of_five_weeks_stands_beside_five_weeks_of_last_year(tmp_path: P
     assert "some have one more than others" in public_page(config, tmp_path / "r.html", progress=quiet)
 
 
+def test_a_year_does_not_stand_beside_ticks_of_its_own(tmp_path: Path) -> None:
+    text = streams.text_of("always").replace('every = "1d"', 'every = "1mo"').replace("2026-01-09", "2026-01-01")
+    text = text.replace("horizon = 12", "horizon = 24").replace("start = 2026-01-01", "start = 2024-07-01")
+    pl.DataFrame({"when": [datetime(2025, 1, 15)] * 9, "ward": ["A"] * 9, "x": [1.0] * 9}).write_parquet(
+        tmp_path / "rows-1.parquet"
+    )
+    config = StreamConfig.from_toml(text, base=tmp_path)
+    with Stream(config, gates=lambda _: ExactGate()) as stream:
+        list(stream.run())
+    assert Releases(config).beside_last_year(every="1y").is_empty()  # the first year has begun in July
+
+
 def test_a_step_stands_where_it_begins() -> None:
     ends = [datetime(2026, month, 1) for month in (1, 2, 3, 4)]
     part = pl.DataFrame({"start": ends[:-1], "end": ends[1:], "measured": [5.0, 6, 7], "stderr": [1.0] * 3})

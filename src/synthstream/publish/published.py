@@ -280,7 +280,7 @@ class Releases:
         then = Step(first, first + now.last - now.first)  # a month of weeks may have four or five
         known = [(step, _since(step.first, builder.counted(*step[:2], at=newest))) for step in (now, then)]
         frames = [self._lines([one]).drop("tick", "span", "whole") for one in known]
-        if abs(starts[near] - before) > max(length, timedelta(days=1)) or first == now.first:
+        if abs(starts[near] - before) > max(length, timedelta(days=1)) or then.last >= now.first:
             frames = [frame.clear() for frame in frames]
         both = frames[0].join(frames[1], on=["column", "value"], how="inner", suffix="_then", nulls_equal=True)
         tables = {m: q for q, m in enumerate(cast(Workload, self.config.workload).marginals)}
