@@ -32,8 +32,8 @@ def with_grids(
         groups: whose places are meant.
         counts, variances: of each column's codes, noisy; and the variance of one, by column.
         rows: how many there are in all.
-        summed: whether sums of a finer grid tell of a coarser one. Where counts are those of smoothed epochs they do
-            not: what all cells of a grid gain or lose by that adds up.
+        summed: whether sums of all finer grids tell of a coarser one, or those of the next one alone. Counts that are
+            smoothed over epochs take a little from full cells and give it to others, which adds up.
     """
     found = list(counts)
     for grids in (grids for group in groups for grids in group.nests):
@@ -48,7 +48,7 @@ def smoothed(
     """Counts of all codes of each grid, at least 0: those of a finer grid add up to those of a coarser one."""
     noises = [variances[c] or _UNKNOWN for c in grids.columns]
     cells = [counts[c][: 2**level] for c, level in zip(grids.columns, grids.levels, strict=True)]
-    known = _pooled(cells, noises) if summed else list(zip(cells, noises, strict=True))
+    known = _pooled(cells, noises, summed=summed)
     aside = [counts[c][2**level :] for c, level in zip(grids.columns, grids.levels, strict=True)]
     outside = np.maximum(np.average(aside, 0, 1 / np.array(noises)), 0.0)
     outside *= min(rows / max(float(outside.sum()), 1.0), 1.0)
@@ -59,15 +59,17 @@ def smoothed(
     return found
 
 
-def _pooled(counts: Sequence[FloatArray], noises: Sequence[float]) -> list[tuple[FloatArray, float]]:
+def _pooled(counts: Sequence[FloatArray], noises: Sequence[float], *, summed: bool) -> list[tuple[FloatArray, float]]:
     """Counts of each grid's cells together with the sums of finer ones, and the variance of one."""
     found: list[tuple[FloatArray, float]] = []
-    for own, noise in zip(reversed(counts), reversed(noises), strict=True):
+    for k in reversed(range(len(counts))):
+        own, noise = counts[k], noises[k]
         if found:
-            finer, error = _parts(found[-1][0], len(own)), found[-1][1]
-            sums, error = finer.sum(axis=1), error * finer.shape[1]
+            cells, error = found[-1] if summed else (counts[k + 1], noises[k + 1])
+            finer = _parts(cells, len(own))
+            error *= finer.shape[1]
             share = error / (error + noise)
-            own, noise = share * own + (1 - share) * sums, share * noise
+            own, noise = share * own + (1 - share) * finer.sum(axis=1), share * noise
         found.append((own, noise))
     return found[::-1]
 
