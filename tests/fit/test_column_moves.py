@@ -23,7 +23,7 @@ from synthstream.workload import CodeArray, FloatArray, Workload
 from tests.support.models import table_of
 
 SIZES = (3, 4, 2, 5)
-SEARCH = Effort(calm=0.0, lively=0.0, lean=0.0, still=0.0, blocks=40)
+SEARCH = Effort(gain=0.0, lean=0.0, still=0.0, blocks=40)
 
 
 def related(n: int, seed: int = 0) -> CodeArray:
@@ -56,7 +56,7 @@ def searched(workload: Workload, cells: FloatArray, codes: CodeArray, effort: Ef
     margins = tuple(np.full(size, len(codes) / size) for size in workload.sizes)
     variance = np.ones(len(workload.marginals))
     aim = aimed(len(codes), margins, cells, variance)
-    return move(codes, workload.count(codes), aim, variance, workload, kept=len(codes), effort=effort, state=7) - cells
+    return move(codes, workload.count(codes), aim, variance, workload, effort=effort, state=7) - cells
 
 
 def test_rows_are_what_they_were() -> None:
@@ -159,7 +159,7 @@ def test_tables_of_more_weight_win() -> None:
         codes = np.array([[i % 2, 0] for i in range(100)], dtype=np.int32)
         margins = (np.array([50.0, 50.0]), np.array([100.0]))
         aim = aimed(100, margins, np.array([100.0, 0.0, 0.0, 100.0]), variance)
-        move(codes, workload.count(codes), aim, variance, workload, kept=100, effort=SEARCH, state=1)
+        move(codes, workload.count(codes), aim, variance, workload, effort=SEARCH, state=1)
         assert np.sum(codes[:, 0] == 0) == pytest.approx(zeros, abs=2)
 
 
@@ -167,29 +167,18 @@ def test_gains_that_noise_explains_move_no_row() -> None:
     workload = Workload.all_up_to(2, sizes=SIZES)
     codes = related(2000)
     cells = workload.count(codes) + np.random.default_rng(0).normal(0, 1, workload.cells)
-    before, careful = codes.copy(), SEARCH._replace(calm=6.0, lively=6.0)
+    before, careful = codes.copy(), SEARCH._replace(gain=6.0)
     searched(workload, cells * 1.0, codes, careful)
     assert np.array_equal(codes, before)
     searched(workload, cells, codes)
     assert not np.array_equal(codes, before)
 
 
-def test_rows_that_change_anyway_move_first() -> None:
-    workload = Workload.all_up_to(1, sizes=(2, 2))
-    codes = np.zeros((200, 2), dtype=np.int32)
-    effort = SEARCH._replace(calm=1e9)
-    margins = (np.full(2, 100.0), np.full(2, 100.0))
-    aim = aimed(200, margins, np.array([200.0, 150, 50, 200, 0]), np.ones(3))
-    move(codes, workload.count(codes), aim, np.ones(3), workload, kept=100, effort=effort, state=3)
-    assert not codes[:100].any()
-    assert codes[100:, 0].sum() == pytest.approx(50, abs=1)
-
-
 def test_a_common_value_is_taken_where_both_would_do() -> None:
     workload = Workload(sizes=(3,), marginals=((0,),))
     codes = np.zeros((100, 1), dtype=np.int32)
     aim = aimed(100, (np.array([10.0, 89.0, 1.0]),), np.array([0.0, 50.0, 50.0]), np.ones(1))
-    move(codes, workload.count(codes), aim, np.ones(1), workload, kept=100, effort=SEARCH._replace(lean=5.0), state=3)
+    move(codes, workload.count(codes), aim, np.ones(1), workload, effort=SEARCH._replace(lean=5.0), state=3)
     ones, twos = np.sum(codes == 1), np.sum(codes == 2)
     assert ones > twos + 5
 

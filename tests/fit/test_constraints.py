@@ -285,9 +285,9 @@ def test_a_combination_must_gain_more_than_the_noise_of_every_table_that_it_chan
     weights = np.where(np.arange(len(workload.marginals)) == q, 1.0, 0.0)
     residual = np.zeros(workload.cells)  # rows over targets: all but the first cell of the table have too many
     residual[workload.slice_of(table)] = [-20.0, *[20.0] * (int(workload.lengths[q]) - 1)]
-    effort, gain = Effort(calm=1.0, lively=1.0, lean=0.0, still=0.1, blocks=1), 40.0 - 1.0
+    effort, gain = Effort(gain=1.0, lean=0.0, still=0.1, blocks=1), 40.0 - 1.0
     for noise, moves in ((0.99 * gain**2, True), (1.01 * gain**2, False)):
-        codes, touched = np.ones((2, 1), dtype=np.int32), np.zeros(1, dtype=np.bool_)
+        codes = np.ones((2, 1), dtype=np.int32)
         noises = weights * noise
-        _, moved = shift(0, 0, 1, codes, residual.copy(), weights, touched, blocks, effort, noises, np.uint64(1))
+        _, moved = shift(0, 0, 1, codes, residual.copy(), weights, blocks, effort, noises, np.uint64(1))
         assert bool(moved) is moves

@@ -153,7 +153,7 @@ def work(g, blocks):  # type: ignore[no-untyped-def]
 
 
 @numba.njit(cache=True, nogil=True)
-def shift(g, begin, length, codes, residual, weights, touched, blocks, effort, noises, state):  # type: ignore[no-untyped-def]
+def shift(g, begin, length, codes, residual, weights, blocks, effort, noises, state):  # type: ignore[no-untyped-def]
     """Offer other combinations of one group to some rows from ``begin`` on, in a circle; the number that moved."""
     rows, first, last = codes.shape[1], blocks.first[g], blocks.first[g + 1]
     scores, weight, noise = np.empty(blocks.sizes[first:last].sum()), np.zeros(last - first), np.zeros(last - first)
@@ -163,18 +163,16 @@ def shift(g, begin, length, codes, residual, weights, touched, blocks, effort, n
             noise[k - first] += noises[blocks.single[h]]
     tables = blocks.several[g + 1] - blocks.several[g]
     bases, here = np.empty(tables, dtype=np.int64), np.empty(tables, dtype=np.int64)
-    old, moved = np.empty(last - first, dtype=np.int64), 0
+    old, moved, square = np.empty(last - first, dtype=np.int64), 0, effort.gain * effort.gain
     for i in range(begin, begin + length):
         row = i if i < rows else i - rows
         _score(g, codes[:, row], old, here, scores, bases, residual, weights, blocks)
-        limit = effort.lively if touched[row] else effort.calm
         state, new = _offered(
-            g, old, here, scores, weight, noise, bases, residual, weights, noises, blocks, limit * limit, state
+            g, old, here, scores, weight, noise, bases, residual, weights, noises, blocks, square, state
         )
         if new < 0:
             continue
         _leave(g, new, codes[:, row], old, here, bases, residual, blocks)
-        touched[row] = True
         moved += 1
     return state, moved
 

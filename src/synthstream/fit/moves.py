@@ -35,15 +35,13 @@ class Effort(NamedTuple):
     """How far a search goes.
 
     Args:
-        calm, lively: least gain of a move, in standard deviations of its noise: of a row that is as it was before, and
-            of one that was copied, drawn or moved, which changes it anyway.
+        gain: of a move, the least, in standard deviations of its noise.
         lean: towards common values: what a value e times as rare must gain more, in the same unit.
         still: the search ends after a block of which at most this share of the rows has moved.
         blocks: at most so many blocks of rows are visited.
     """
 
-    calm: float
-    lively: float
+    gain: float
     lean: float
     still: float
     blocks: int
@@ -79,7 +77,6 @@ def move(
     variance: FloatArray,
     workload: Workload,
     *,
-    kept: int,
     effort: Effort,
     state: int,
 ) -> IntArray:
@@ -90,7 +87,6 @@ def move(
         aim: its cells; the errors that are left in them; margins: of values that improve a row one is drawn in
             proportion to these; joints: their columns move together.
         variance: of a cell of each marginal as measured; weights are in inverse proportion to it.
-        kept: this many rows, the first ones, are as they were before.
         state: of the random numbers.
 
     One thread: a second one would have to see the moves of the first in an order that does not depend on its speed.
@@ -99,7 +95,6 @@ def move(
     joints, residual = aim.joints, counts - aim.cells
     least = max(float(variance.min()), _EXACT)
     weights = least / np.maximum(variance, least)
-    touched = np.arange(len(codes)) >= kept
     chances = np.concatenate(aim.margins)
     together = {c for joint in joints for c in joint.group.columns}
     movers = [*(c for c in range(len(sizes)) if c not in together), *(len(sizes) + g for g in range(len(joints)))]
@@ -110,7 +105,6 @@ def move(
         weights,
         chances,
         sizes,
-        touched,
         layout,
         blocks_of(joints, workload),
         np.array(movers, dtype=np.int64),
@@ -146,7 +140,7 @@ def _layout(workload: Workload) -> _Layout:
 
 @numba.njit(cache=True, nogil=True)
 def _search(  # type: ignore[no-untyped-def]
-    codes, residual, weights, chances, sizes, touched, layout, blocks, movers, effort, errors, budget, state
+    codes, residual, weights, chances, sizes, layout, blocks, movers, effort, errors, budget, state
 ):
     """Visit blocks of rows in a circle, each column by column, until rows are still or the work is done.
 
@@ -177,15 +171,11 @@ def _search(  # type: ignore[no-untyped-def]
         moved = 0
         for c in order:
             if c >= width:
-                state, found = shift(
-                    c - width, begin, length, codes, residual, weights, touched, blocks, effort, noises, state
-                )
+                state, found = shift(c - width, begin, length, codes, residual, weights, blocks, effort, noises, state)
                 moved += found
                 continue
             chance = chances[places[c] : places[c + 1]]
-            state, found = _column(
-                c, begin, length, codes, residual, weights, chance, touched, layout, effort, errors, state
-            )
+            state, found = _column(c, begin, length, codes, residual, weights, chance, layout, effort, errors, state)
             moved += found
         begin = (begin + length) % rows
         if moved <= effort.still * length:
@@ -194,7 +184,7 @@ def _search(  # type: ignore[no-untyped-def]
 
 
 @numba.njit(cache=True, nogil=True)
-def _column(c, begin, length, codes, residual, weights, chance, touched, layout, effort, errors, state):  # type: ignore[no-untyped-def]
+def _column(c, begin, length, codes, residual, weights, chance, layout, effort, errors, state):  # type: ignore[no-untyped-def]
     """Score all values of one column for some rows from ``begin`` on, in a circle; move rows. Their number is returned.
 
     Residuals of each line are laid side by side, in single precision, where rows use lines again and again; lines of a
@@ -204,7 +194,7 @@ def _column(c, begin, length, codes, residual, weights, chance, touched, layout,
     padded = (size + LANES - 1) // LANES * LANES
     first, last = layout.first[c], layout.first[c + 1]
     lines, exact, places = _side_by_side(first, last, size, padded, length, residual, weights, layout)
-    lean, calm, lively = _thresholds(layout.marginal[first:last], chance, padded, weights, errors, effort)
+    lean, gain = _thresholds(layout.marginal[first:last], chance, padded, weights, errors, effort)
     holders = np.flatnonzero(places)
     steps, ones = weights[layout.marginal[first + holders]].astype(np.float32), np.ones(len(holders))
     scores, starts = np.empty(padded, dtype=np.float32), np.empty((len(holders), _TILE), dtype=np.uint32)
@@ -222,7 +212,7 @@ def _column(c, begin, length, codes, residual, weights, chance, touched, layout,
             if in_place:
                 _add_in_place(scores, codes[:, row], first, last, places, size, residual, weights, layout)
             old = np.int64(codes[c, row])
-            limit = scores[old] - (lively if touched[row] else calm)
+            limit = scores[old] - gain
             improving = False
             for v in range(padded):
                 improving |= scores[v] < limit
@@ -230,7 +220,6 @@ def _column(c, begin, length, codes, residual, weights, chance, touched, layout,
                 continue
             state, new = _chosen(scores, limit, likely, state)
             codes[c, row] = new
-            touched[row] = True
             moved += 1
             change[old], change[new], apart[old], apart[new] = -1.0, 1.0, -1.0, 1.0
             for v in range(0, padded, LANES):
@@ -247,7 +236,7 @@ def _column(c, begin, length, codes, residual, weights, chance, touched, layout,
 
 @numba.njit(cache=True, nogil=True)
 def _thresholds(marginals, chance, padded, weights, errors, effort):  # type: ignore[no-untyped-def]
-    """What a value of a column must gain for its rarity; and any value, of a row that is calm or lively."""
+    """What a value of a column must gain for its rarity; and any value."""
     total, spread = 0.0, 0.0
     for q in marginals:
         total += weights[q]
@@ -255,7 +244,7 @@ def _thresholds(marginals, chance, padded, weights, errors, effort):  # type: ig
     noise = np.sqrt(spread)
     lean = np.full(padded, np.inf, dtype=np.float32)
     lean[: len(chance)] = effort.lean * noise * np.log((chance.max() + 1.0) / (chance + 1.0))
-    return lean, np.float32(total + effort.calm * noise), np.float32(total + effort.lively * noise)
+    return lean, np.float32(total + effort.gain * noise)
 
 
 @numba.njit(cache=True, nogil=True)

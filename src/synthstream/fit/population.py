@@ -199,7 +199,7 @@ def fit(
     settle(codes, aim.joints, begin=kept if first else aim.rows, state=state)
     known = _recounted(known, before, codes, workload)
     effort = _effort(aim, known, workload, before=len(before), first=first, fresh=fresh, memory=memory)
-    known = move(codes, known, aim, measured.variance, workload, kept=0 if first else kept, effort=effort, state=state)
+    known = move(codes, known, aim, measured.variance, workload, effort=effort, state=state)
     return Population.of(workload, codes, events=round(each * aim.events) if each > 1 else None, known=known)
 
 
@@ -266,19 +266,19 @@ def _effort(
         before: how many of them the release before had.
     """
     if first:
-        return Effort(calm=0.6, lively=0.6, lean=0.02, still=0.1, blocks=64)
+        return Effort(gain=0.6, lean=0.02, still=0.1, blocks=64)
     if fresh is not None:
         gain = _gain(aim) if fresh else _CLEAR[1]
         if fresh and any(joint.group.nests for joint in aim.joints):
             gain = _NESTED
-        return Effort(calm=gain, lively=gain, lean=0.02, still=0.03, blocks=8 if fresh else 1)
+        return Effort(gain=gain, lean=0.02, still=0.03, blocks=8 if fresh else 1)
     # Where targets remember, their own noise is low; where they come of epochs, the same noise comes again and again.
     least, new = 0.1 if memory > 0 else 0.0, abs(1 - before / aim.rows)
     if memory in (0, math.inf):  # of windows, rows of all events are what there is to begin with
         new = max(new, _elsewhere(counts, aim.margins, workload))
     # One block, unless much of the rows is new, copies of others, or fewer than there were; or is to lie elsewhere.
     blocks = 1 + round(_GROWN * min(new, 1.0))
-    return Effort(calm=least, lively=least, lean=0.02, still=0.03, blocks=blocks)
+    return Effort(gain=least, lean=0.02, still=0.03, blocks=blocks)
 
 
 @numba.njit(cache=True, nogil=True)
