@@ -22,9 +22,10 @@ import numpy as np
 
 from benchmarks.data import STREAMS, TO_TUNE_ON, UNSEEN
 from benchmarks.environment import environment
+from benchmarks.streams import read
 from benchmarks.tabular import Setting, run
 from synthstream.fit.lowrank import NOTHING
-from synthstream.fit.targets import simplex
+from synthstream.fit.rare import Rare
 from synthstream.workload import FloatArray
 
 _RESULTS = Path(__file__).parent / "results" / "parts.jsonl"
@@ -32,15 +33,16 @@ _ALL = ""
 _MOST = 4  # streams named for each part
 
 
-def _possible(counts: Sequence[FloatArray], _variances: object, rows: int) -> list[FloatArray]:
-    return [simplex(count, float(rows)) for count in counts]
+def _no_noise(counts: Sequence[FloatArray], _errors: object) -> list[Rare]:
+    """All codes occur, as often as they were counted."""
+    return [Rare(np.ones(one.size), np.zeros(one.size, dtype=np.bool_), np.zeros(one.size)) for one in counts]
 
 
 # Where a part is called from, under which name, and what stands there without it.
 _Part = tuple[str, str, Callable[..., Any]]
 PARTS: Mapping[str, _Part] = {
     "empty": ("aims", "emptied", lambda mean, *_: mean),
-    "rare": ("aims", "possible_margins", _possible),
+    "rare": ("rare", "rare", _no_noise),
     "evened": ("aims", "evened", lambda own, variance: (own, variance)),
     "lately": ("aims", "lately", lambda *_: []),
     "slopes": ("aims", "with_slopes", lambda _looked, _whole, _tables, best: best),
@@ -95,7 +97,7 @@ def main() -> None:
     parser.add_argument("--show", type=Path, metavar="FILE")
     args = parser.parse_args()
     path = args.show or args.out
-    lines = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+    lines = read(path)
     if args.show is None:
         asked = [
             (part, stream, delta, seed)

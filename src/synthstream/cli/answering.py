@@ -133,8 +133,8 @@ def _counted_itself(release: Release, polygons: Domain, series: str | None) -> N
             typer.echo(f"The stream counts this district itself: {ask} has the smaller error.", err=True)
 
 
-def tell_of_limit(config: StreamConfig, *, over_time: bool = False) -> None:
-    """Say so where a limit of persons leaves events out of every count: no error tells of it.
+def tell_of_counts(config: StreamConfig, *, over_time: bool = False) -> None:
+    """Say so where a limit of persons leaves events out of every count, or rows take events away: no error tells of it.
 
     Args:
         over_time: whether counts of several times are shown, which the limit, or rows that take away, may set apart.

@@ -129,7 +129,7 @@ def table_command(
 
     From a web server: synthstream table https://data.example.org/evictions zone --between 2015-01-01 2016-01-01 --csv
     """
-    from synthstream.cli.answering import give, inside, polygons_in, tell_of_cuts, tell_of_limit
+    from synthstream.cli.answering import give, inside, polygons_in, tell_of_counts, tell_of_cuts
     from synthstream.publish.published import releases
     from synthstream.release.points import PointRelease
 
@@ -153,7 +153,7 @@ def table_command(
         found = release.table(columns, where=condition, model_error=model_error)
         _tell_of_gaps(release, found, columns, condition)
     typer.echo(f"{release.name}: {release.about}", err=True)
-    tell_of_limit(published.config)
+    tell_of_counts(published.config)
     for column in columns:
         tell_of_cuts(published, column, steps=False)
     give(found, output, form, csv=csv, stamped=not release.secure, columns=release.schema.columns, clock=clock)
@@ -222,7 +222,7 @@ def series_command(
 
     In a polygon: synthstream series stream.toml --polygon districts.geojson --feature Mission --every 1mo
     """
-    from synthstream.cli.answering import give, polygons_in, tell_of, tell_of_cuts, tell_of_limit, tell_of_steps
+    from synthstream.cli.answering import give, polygons_in, tell_of, tell_of_counts, tell_of_cuts, tell_of_steps
     from synthstream.publish.published import releases
 
     form, (lower, upper) = format_of(None, output, place=place), _bounds(box or [])
@@ -239,7 +239,7 @@ def series_command(
         tell_of(found.last, area, upper, series=place)
     series = found.series(column, every=every, lower=area, upper=upper)
     tell_of_steps(found, every)
-    tell_of_limit(found.config, over_time=True)
+    tell_of_counts(found.config, over_time=True)
     if column is not None:
         tell_of_cuts(found, column)
     kinds = [kind for kind in found.last.schema.columns if kind.name == column]
@@ -269,7 +269,7 @@ def compare_command(
 
     Example: synthstream compare stream.toml zone --then 2026-01-01 2026-02-01 --now 2026-02-01 2026-03-01
     """
-    from synthstream.cli.answering import give, tell_of_chance, tell_of_lengths, tell_of_limit
+    from synthstream.cli.answering import give, tell_of_chance, tell_of_counts, tell_of_lengths
     from synthstream.publish.published import releases
 
     form = format_of(None, output, place=place)
@@ -285,7 +285,7 @@ def compare_command(
     cells = later.compare(earlier, apart(columns, later.schema.names) or None)
     typer.echo(f"{later.name}: {earlier.about}, beside {later.about}", err=True)
     tell_of_lengths(earlier, later)
-    tell_of_limit(found.config, over_time=True)
+    tell_of_counts(found.config, over_time=True)
     # Noise may be Laplace's with delta above 0, too: then the promise is pure all the same.
     tell_of_chance(cells, found.config.clock, laplace=later.facts["claim"]["pure_epsilon"] is not None)
     if not csv and output is None and len(cells) > _LINES:

@@ -55,8 +55,8 @@ def all_of(conditions: list[str] | None, found: Releases) -> str | None:
     from synthstream.schema.conditions import is_column, tokenised
 
     given, clock = conditions or [], found.config.clock.column
-    none = clock is not None and clock not in found.last.schema.published
-    if none and any(is_column(token, [str(clock)]) for one in given for token in tokenised(one)):
+    absent = [] if clock is None or clock in found.last.schema.published else [clock]
+    if any(is_column(token, absent) for one in given for token in tokenised(one)):
         raise SystemExit(
             fail(f"--where: {clock} is the time of events, which rows do not have. Say --between FROM TO, or --at.")
         )

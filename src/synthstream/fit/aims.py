@@ -203,14 +203,14 @@ def _known(measured: Measured, how: _How) -> _Known:
     even = [evened(own, variances[c]) if c in looked else (own, variances[c]) for c, own in enumerate(counts)]
     calm, noises = map(list, zip(*even, strict=True))
     margins = possible_margins(calm, noises, rows)
-    each = how.taken == 1.0  # and not epochs that are pooled
-    told = with_grids(how.groups, counts, [own / how.taken for own in variances], rows, summed=each)
+    running = how.taken == 1.0  # counts of all events, not epochs that are pooled
+    told = with_grids(how.groups, counts, [own / how.taken for own in variances], rows, summed=running)
     joints = [estimate(g, measured.workload, measured.values, variance, told, variances, rows) for g in how.groups]
     if rows:
         # That no combination is below 0 raises each of those that hold little, and all of them together a whole margin.
         said = {m[0]: (told[m[0]], variances[m[0]] / how.taken) for m in measured.workload.marginals if len(m) == 1}
         # Where epochs are pooled one factor for all cells is nearer (decision 48).
-        joints = [with_news(joint, said, math.inf, rows, by_cell=each) for joint in joints]
+        joints = [with_news(joint, said, math.inf, rows, by_cell=running) for joint in joints]
         joints = lowered(joints, calm, noises, margins, rows)
     use_margins(joints, calm, margins)
     none = Found(), np.zeros(len(margins))

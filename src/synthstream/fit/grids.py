@@ -14,7 +14,7 @@ import numpy as np
 
 from synthstream.constraints import Grids, Group
 from synthstream.fit.leaning import halved
-from synthstream.fit.targets import SMALLEST
+from synthstream.fit.targets import SMALLEST, simplex
 from synthstream.workload import FloatArray
 
 # Of a grid that no table holds nothing is known: as if its counts had this variance.
@@ -88,7 +88,7 @@ def _finer(mass: FloatArray, own: FloatArray, noise: float, coordinates: int) ->
     spread = float(np.sum(prior * prior))
     signal = max(float(np.sum(prior * (rest**2 - noise))) / spread, 0.0) * prior if spread > 0 else prior
     kept = signal / np.maximum(signal + noise, SMALLEST)
-    return _possible(even + way + kept * rest, mass)
+    return simplex(_parts(even + way + kept * rest, len(mass)), mass).ravel()
 
 
 def _leaning(mass: FloatArray, parts: int, coordinates: int, factor: float) -> FloatArray:
@@ -100,12 +100,3 @@ def _leaning(mass: FloatArray, parts: int, coordinates: int, factor: float) -> F
 
 def _parts(values: FloatArray, cells: int) -> FloatArray:
     return values.reshape(cells, -1)
-
-
-def _possible(values: FloatArray, mass: FloatArray) -> FloatArray:
-    """The nearest counts, none below 0, that add up to those of a coarser grid. Source: Held, Wolfe, Crowder 1974."""
-    rows = _parts(values, len(mass))
-    ordered = -np.sort(-rows, axis=1)
-    excess = (np.cumsum(ordered, axis=1) - mass[:, None]) / np.arange(1, rows.shape[1] + 1)
-    last = np.maximum(np.sum(ordered > excess, axis=1) - 1, 0)  # a mass below their last bits leaves the largest alone
-    return np.asarray(np.maximum(rows - excess[np.arange(len(mass)), last][:, None], 0.0).ravel())

@@ -31,9 +31,8 @@ _GROWN = 16
 # places rows lie apart from what they aim at by chance alone.
 _FEW_CODES = 64
 # At refreshes rows move for a gain of so many standard deviations of its noise, at least and at most: the first number
-# and so many times the share of associations that noise explains (decision 53).
+# and so many times the share of associations that noise explains (decision 53); and where there is a place.
 _CLEAR, _UNSURE = (0.5, 1.5), (0.25, 2.5)
-# Where there is a place what its tables hold is shrunk together, and much of it to none (decision 56).
 _NESTED = 0.5
 
 
@@ -241,10 +240,10 @@ def _gain(aim: Targets) -> float:
     the more of a small gain is true.
 
     Columns that go with what all have in common count as if noise explained all; where columns move together, by public
-    constraints, nothing tells.
+    constraints, nothing tells. Where there is a place what its tables hold was shrunk together (decision 56).
     """
     if aim.joints:
-        return _CLEAR[1]
+        return _NESTED if any(joint.group.nests for joint in aim.joints) else _CLEAR[1]
     noisy = np.where(aim.alone > 0, aim.alone, 1.0)
     return min(max(_UNSURE[0] + _UNSURE[1] * math.fsum(noisy) / noisy.size, _CLEAR[0]), _CLEAR[1])
 
@@ -269,8 +268,6 @@ def _effort(
         return Effort(gain=0.6, lean=0.02, still=0.1, blocks=64)
     if fresh is not None:
         gain = _gain(aim) if fresh else _CLEAR[1]
-        if fresh and any(joint.group.nests for joint in aim.joints):
-            gain = _NESTED
         return Effort(gain=gain, lean=0.02, still=0.03, blocks=8 if fresh else 1)
     # Where targets remember, their own noise is low; where they come of epochs, the same noise comes again and again.
     least, new = 0.1 if memory > 0 else 0.0, abs(1 - before / aim.rows)

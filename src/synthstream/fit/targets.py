@@ -173,11 +173,18 @@ def share_kept(
     return np.asarray(signal / (signal + left * noise))
 
 
-def simplex(values: FloatArray, total: float) -> FloatArray:
-    """The nearest non-negative vector that sums to ``total``. Source: Held, Wolfe, Crowder 1974."""
-    if total <= 0:
+def simplex(values: FloatArray, total: FloatArray | float) -> FloatArray:
+    """The nearest non-negative vector that sums to ``total``. Source: Held, Wolfe, Crowder 1974.
+
+    Args:
+        values: shape ``(..., size)``; each of its vectors has a total of its own, shape ``(...)``.
+    """
+    totals = np.asarray(total, dtype=np.float64)[..., None]
+    if not (totals > 0).any():
         return np.zeros_like(values)
-    ordered = np.sort(values)[::-1]
-    excess = np.cumsum(ordered) - total
-    last = int(np.flatnonzero(ordered * np.arange(1, values.size + 1) > excess)[-1])
-    return np.asarray(np.maximum(values - excess[last] / (last + 1), 0.0))
+    ordered, numbers = np.sort(values)[..., ::-1], np.arange(1, values.shape[-1] + 1)
+    excess = np.cumsum(ordered, axis=-1) - totals
+    # A total below the last bits of the largest leaves that one alone.
+    above = np.where(ordered * numbers > excess, numbers, 1).max(axis=-1, keepdims=True)
+    level = np.take_along_axis(excess, above - 1, axis=-1) / above
+    return np.where(totals > 0, np.maximum(values - level, 0.0), 0.0)
