@@ -1070,9 +1070,7 @@ def test_the_error_of_a_region_covers_what_was_moved_and_cut_and_not_read() -> N
     plain = made.masses + rng.standard_normal(8)
     moved = abs(float((plain - made.masses) @ left))
     assert replace(made, plain=plain).mass(left)[1] == pytest.approx(moved)
-    part = float(made.masses @ (cut * (1 - cut)))
-    assert made.mass(cut)[1] == pytest.approx(part * (4 / 3) ** 0.5)
-    assert replace(made, uneven=1.0).mass(cut)[1] == pytest.approx(2 * part)  # all of each may lie in one half
+    assert made.mass(cut)[1] ** 2 == pytest.approx(float((made.masses + made.masses**2 / 3) @ (cut * (1 - cut))))
     finer = replace(made, uneven=0.8).plus(box(4))
     assert finer.plain_errors[8:] == pytest.approx(0.8 * made.masses**2 + box(4).plain_errors[8:])
     assert finer.uneven == 0.8
@@ -1086,6 +1084,22 @@ def test_the_error_of_a_region_covers_what_was_moved_and_cut_and_not_read() -> N
     noisy = replace(made, masses=many, plain_errors=errors, total_variance=64.0)
     each = np.concatenate([stderr**2 for _, stderr in noisy.known(4)])  # half of a node, and of left minus right
     assert each == pytest.approx([64, *[20] * 2, *[5] * 4, *[2.25] * 2, *[1.25] * 6])
+
+
+def test_nodes_that_a_region_cuts_err_alike_where_it_lies_in_such_nodes() -> None:
+    """A strip is all border, and may lie along the events; the border of a large box errs node by node."""
+    many = np.full(256, 100.0)
+    even = replace(box(8), masses=many, plain=many, plain_errors=np.zeros(256), total_variance=0.0)
+    for uneven in (1 / 3, 1.0):  # 1: all of each may lie in one half
+        found = replace(even, uneven=uneven)
+        apart, alike = (100 + uneven * 100**2) / 4, uneven * 100**2 / 4
+        strip = np.repeat([0.5, 0.0], [64, 192])
+        assert found.mass(strip)[1] ** 2 == pytest.approx(64**2 * alike)
+        large = np.repeat([1.0, 0.5, 0.0], [112, 32, 112])  # an eighth of it lies in nodes that it cuts
+        assert found.mass(large)[1] ** 2 == pytest.approx(32 * apart + (32**2 * alike - 32 * apart) / 8**0.5)
+        assert found.mass(large * (1 - 1e-12))[1] == pytest.approx(found.mass(large)[1])  # as areas of polygons
+        assert found.mass(np.repeat([0.5, 0.0], [1, 255]))[1] ** 2 == pytest.approx(apart)
+    assert even.mass(np.repeat([1.0, 0.0], [128, 128]))[1] == 0
 
 
 def test_where_noise_leaves_no_number_all_that_it_is_off_by_may_lie_anywhere() -> None:

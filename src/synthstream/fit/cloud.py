@@ -14,6 +14,9 @@ from synthstream.fit.walk import UNKNOWN
 from synthstream.partition import Partition, Region, by_level, sums
 from synthstream.workload import CodeArray, FloatArray, IntArray
 
+# A node whose share in a region is that near to 0 or 1 is not cut by it: areas of polygons are rounded.
+_WHOLE = 1e-9
+
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Cloud:
@@ -207,14 +210,14 @@ class Cloud:
         in each node half the difference of its share in the left and right half times left minus right. So its variance
         is a sum too. Five things are added to it as error: how far shrinkage moved the mass; how far raising masses to
         0 moved it; what the number of the open epoch is off by, as if it lay here; the mass of nodes that lie in the
-        region only in part, as if (left - right) / node, of the variance ``uneven``, were the same in all of them; and,
-        where noise leaves hardly any number, all that it is off by, as if it lay here.
+        region only in part: see :meth:`_cut`; and, where noise leaves hardly any number, all that it is off by, as if
+        it lay here.
         """
         share = np.asarray(inside, dtype=np.float64)
         held, plain = (masses.reshape(share.size, -1).sum(axis=1) for masses in (self.held, self.plain))
         found = float(held @ share)
         variance = (found - float(plain @ share)) ** 2
-        variance += float(held @ (share * (1 - share))) ** 2 * 4 * self.uneven
+        variance += self._cut(held, share)
         region, errors = self.partition.region, by_level(self.plain_errors[: share.size])
         for level, error in reversed([*enumerate(errors)]):
             left, right = share[0::2], share[1::2]
@@ -225,6 +228,21 @@ class Cloud:
         variance += self.open_variance * max(part - float(share[0]), 0.0) ** 2
         variance += self._anywhere * (1 - float(share[0])) ** 2 if share[0] > 0 else 0.0
         return found, float(np.sqrt(variance))
+
+    def _cut(self, held: FloatArray, share: FloatArray) -> float:
+        """Variance of what a region has of the nodes that lie in it only in part.
+
+        Each node's events lie on the one side or the other, by chance and as unevenly as ``uneven`` says. If
+        (left - right) / node is the same in all of them, their errors add up: that counts with the square root of how
+        much of the region lies in such nodes. It is all of a strip along a road, and little of a large box.
+        """
+        parts = share * (1 - share)
+        cut = np.flatnonzero(parts > _WHOLE)
+        mass, part = held[cut], parts[cut]
+        apart = float((mass * (1 + self.uneven * mass)) @ part)
+        alike = 4 * self.uneven * float(mass @ part) ** 2
+        within = float(share[cut].sum()) / float(share.sum()) if cut.size else 0.0
+        return apart + float(np.sqrt(within)) * max(alike - apart, 0.0)
 
     def distance(self) -> float:
         """A forecast of W1 to the true events, in widths of the cube and the maximum norm.
