@@ -101,6 +101,25 @@ def test_counts_without_an_order_stay(size: int) -> None:
     assert (found.tolist(), left) == (counts.tolist(), 100.0)
 
 
+def test_counts_that_are_alike_are_drawn_to_their_mean() -> None:
+    """Countries of a panel, hours of a sensor: no order, and nearly as many of each."""
+    rng = np.random.default_rng(0)
+    true = 300 + rng.normal(0, 20, 60)
+    counts = true + rng.normal(0, 100, 60)
+    found, left = evened(counts, 10_000.0)
+    assert np.abs(found - true).mean() < 0.4 * np.abs(counts - true).mean()
+    assert left < 0.3 * 10_000
+    assert found.sum() == pytest.approx(counts.sum(), rel=0.01)
+
+
+@pytest.mark.parametrize("true", [np.repeat([300.0, 0.0], 30), np.repeat([2_000.0, 20.0], [5, 55]), np.full(60, 30.0)])
+def test_counts_of_lists_that_may_be_partly_empty_stay(true: FloatArray) -> None:
+    rng = np.random.default_rng(0)
+    counts = rng.permutation(true) + rng.normal(0, 100, 60)
+    found, left = evened(counts, 10_000.0)
+    assert (found.tolist(), left) == (counts.tolist(), 10_000.0)
+
+
 def test_exact_counts_stay() -> None:
     counts = 300 + 100 * np.sin(np.arange(80) / 10)
     found, left = evened(counts, 0.0)

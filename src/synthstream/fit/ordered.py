@@ -25,6 +25,9 @@ _FEWEST, _MOST = 8, 512
 _CLEAR = 3.0
 # Counts that resemble their neighbours' must be e to this power times as likely as counts that do not.
 _LIKELIER = 10.0
+# Counts without an order are drawn to their mean if true ones surely deviate from it by less than this part of it: a
+# normal law has little room for counts below 0 then. Of ten codes two that never occur are as much.
+_EVEN = 0.5
 # Prior variances of a column's counts that are tried, in units of that of their noise.
 _FACTORS = np.geomspace(0.1, 1e8, 46)
 # Estimates are rounded to such parts of a standard error: the last bits of a matrix product depend on the threads.
@@ -206,11 +209,11 @@ def _spectrum(size: int, length: float) -> tuple[FloatArray, FloatArray]:
 
 
 def evened(counts: FloatArray, noise: float) -> tuple[FloatArray, float]:
-    """Counts of a column's codes, drawn to their neighbours' where that makes them much more likely; and the variance
-    that is left of one.
+    """Counts of a column's codes, drawn to their neighbours' where that makes them much more likely, else to their mean
+    where they are alike; and the variance that is left of one.
 
     They are taken to be normal around their mean, and their variance and how far neighbours resemble each other to be
-    what makes them most likely (empirical Bayes).
+    what makes them most likely (empirical Bayes). Lists of few frequent codes and many rare ones are not normal.
 
     Args:
         counts: noisy, shape ``(size,)``.
@@ -220,16 +223,20 @@ def evened(counts: FloatArray, noise: float) -> tuple[FloatArray, float]:
         return counts, noise
     mean = counts.mean()
     best, most, even = 0.0, -math.inf, 0.0
-    kept = np.zeros(counts.size)
+    kept = alone = np.zeros(counts.size)
     for length in (0.0, *_LENGTHS):
         values, vectors = _spectrum(counts.size, length)
         more = 1 + np.multiply.outer(_FACTORS, values)
         likely = -np.sum(np.log(more) + ((counts - mean) @ vectors) ** 2 / (noise * more), axis=1) / 2
-        even = float(likely.max()) if length == 0 else even
+        if length == 0:
+            even, alone = float(likely.max()), 1 - 1 / more[np.argmax(likely)]
         if likely.max() > most:
             best, most, kept = length, float(likely.max()), 1 - 1 / more[np.argmax(likely)]
     if most < even + _LIKELIER:
-        return counts, noise
+        most = float(counts.var(ddof=1)) * (1 + math.sqrt(2 / counts.size)) - noise  # by a standard error of a variance
+        if mean <= 0 or most > (_EVEN * mean) ** 2:
+            return counts, noise
+        best, kept = 0.0, alone
     vectors = _spectrum(counts.size, best)[1]
     left = math.ceil(float(kept.mean()) * _PARTS) / _PARTS  # the last bits of eigenvalues depend on the processor
     return _rounded(mean + vectors @ (kept * ((counts - mean) @ vectors)), noise), noise * left
