@@ -215,3 +215,13 @@ def test_grids_of_a_place_have_no_order_but_other_columns_beside_them_do(monkeyp
         looked.append(set())
         assert fit(measured, seed=0, fresh=True, groups=groups).number > 7000
     assert looked == [{2, 12, (2, 3)}, {*sizes, (0, 2), (1, 2), (2, 3)}]
+
+
+def test_rows_follow_counts_that_are_alike_for_less_than_their_measured_noise() -> None:
+    rng, workload = np.random.default_rng(0), Workload.all_up_to(1, sizes=(60, 8))
+    true = np.array([18_000.0, *np.full(60, 300.0), *np.geomspace(8_000, 100, 8)])
+    measured = Measured(
+        tick=0, workload=workload, values=true + rng.normal(0, 100, true.size), variance=np.full(3, 10_000.0)
+    )
+    errors = aims(measured, ordered=True).errors
+    assert errors[1] < 0.3 * errors[2]

@@ -84,8 +84,8 @@ class _Known(NamedTuple):
     Args:
         total: number of events.
         counts: of each column's codes, noisy.
-        variances: of each of these as it was measured, by column.
-        left: the variance of the noise that is left in it.
+        variances: of each of these, by column: the noise that is left in it, and all that measurements since have.
+        left: the same with as much of the noise since as was followed.
         margins: the same counts, as rows can have them.
         news: by position of a table, its association and the variance of that.
         joints: counts of the combinations of each group of constrained columns.
@@ -215,7 +215,7 @@ def _known(measured: Measured, how: _How) -> _Known:
     use_margins(joints, calm, margins)
     none = Found(), np.zeros(len(margins))
     news, alone = _associations(measured, variance, margins, rows, how) if rows else none
-    found = _Known(total, calm, variances, noises, margins, news, joints, alone)
+    found = _Known(total, calm, noises, noises, margins, news, joints, alone)
     _KEPT[:] = [(measured, how, found)]
     return found
 
