@@ -27,10 +27,13 @@ from synthstream.partition import LEAST, WHOLE, Partition, Region, by_level, cou
 from synthstream.privacy import Budget, Neighbours, Unit
 from synthstream.state.journal import JournalGate
 from synthstream.state.store import Store
+from synthstream.strategies import levels as planning
 from synthstream.strategies.levels import (
+    EVEN,
     EpochPlan,
     Schedule,
     Shape,
+    evenness,
     first_levels,
     joint_levels,
     levels_of,
@@ -198,8 +201,8 @@ class Hostile(Together):
     def end(self, depth: int, left: int) -> IntArray:
         return super().end(depth, left) if self.closing is None else self.closing
 
-    def nodes(self, mass: FloatArray, left: IntArray, depth: int, scale: float, joint: int, below: int) -> IntArray:
-        return super().nodes(mass, left, depth, scale, joint, below) if self.wanted is None else self.wanted(left)
+    def nodes(self, mass: FloatArray, left: IntArray, *ahead: Any) -> IntArray:
+        return super().nodes(mass, left, *ahead) if self.wanted is None else self.wanted(left)
 
 
 def planned(units: Any, steps: Any, kind: Any = np.int64) -> EpochPlan:
@@ -346,7 +349,8 @@ def test_a_planner_is_told_how_many_levels_are_read_together_here_and_below(
         def at_once(self, events: float, scale: float) -> tuple[int, int]:
             return at_once
 
-        def nodes(self, mass: FloatArray, left: IntArray, depth: int, scale: float, joint: int, below: int) -> IntArray:
+        def nodes(self, mass: FloatArray, left: IntArray, *ahead: Any) -> IntArray:
+            _, depth, _, joint, below = ahead
             asked.append((depth, joint, below))
             return np.full(left.size, LEAST)
 
@@ -568,6 +572,59 @@ def test_only_laplace_noise_and_whole_boxes_are_read_together() -> None:
     # Nor is an epoch of few events, beside its noise.
     assert [Schedule(dimension=2, joint=2).at_once(events, 1.5) for events in (899, 901)] == [(1, 1), (2, 2)]
     assert Schedule(dimension=2).at_once(1e6, 1.5) == (1, 1)
+
+
+def test_how_evenly_nodes_are_halved_is_told_level_by_level() -> None:
+    """What stands out for a whole level is believed to seven tenths."""
+    assert evenness(levels_of(np.ones(8), 100, 5)).tolist() == [1, 1, 1]
+    assert evenness(levels_of(np.array([0.0, 0, 0, 5]), 100, 5)).tolist() == pytest.approx([0.3, 0.3])
+    third = evenness(levels_of(np.array([2.0, 1, 0, 0]), 100, 5))  # 5/9 is the sum of squares of 2/3 and 1/3
+    assert third.tolist() == pytest.approx([0.3, 1 - 0.7 * (1 - math.log2(9 / 5))], abs=1e-3)
+    # A node counts by its mass.
+    assert evenness(levels_of(np.array([1.0, 1, 98, 0]), 100, 5))[1] < 0.33
+    assert evenness(levels_of(np.ones(1), 100, 5)).size == 0
+
+
+@pytest.mark.parametrize(("joint", "dimension"), [(1, 1), (1, 2), (2, 2), (2, 3)])
+def test_few_addresses_bear_more_readings_than_events_that_are_spread(joint: int, dimension: int) -> None:
+    """And the first get more: at equal depth later ones have no more parts to tell apart."""
+    how, read = Schedule(dimension=dimension, joint=joint), {}
+    for name, even in (("spread", EVEN), ("addresses", np.full(20, 0.0))):
+        left, taken = np.array([WHOLE]), list[int]()
+        while left[0]:  # all of a node's events stay together
+            units = how.nodes(np.array([40.0]), left, even, 20 - joint * len(taken), 1.0, joint, joint)
+            assert LEAST <= units[0] <= left[0] or units[0] in (0, -1)
+            if units[0] <= 0:
+                break
+            taken.append(int(units[0]))
+            left = left - units
+        read[name] = taken
+    assert len(read["addresses"]) > len(read["spread"])
+    assert sum(read["addresses"]) <= WHOLE
+
+
+def test_points_at_few_addresses_are_read_more_finely(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once a release tells how its nodes are halved. Takes a second: a whole stream, twice."""
+    box, rng = Partition(dimension=2, depth=12), np.random.default_rng(1)
+    cells = rng.integers(0, 2**12, 30)[rng.integers(0, 30, 6_000)]
+    batches = [[(int(cell), 1) for cell in part] for part in np.split(cells, 20)]
+    true = np.bincount(cells, minlength=2**12)
+
+    def off() -> float:
+        made, last = FromNodes(mechanism=mechanism(1.0, partition=box, horizon=20)), None
+        state, history = made.mechanism.init(), list[TreeMeasured]()
+        for tick, batch in enumerate(batches):
+            counts = Counts.at(np.array([cell for cell, _ in batch]))
+            state, measured, _ = made.step(state, counts, SeededGate(f"{tick}"), last, {})
+            history.append(measured)
+            last = made.fit(tick, history.__getitem__, last, {}, seed=0)
+        assert last is not None
+        held = np.repeat(last.held, 2**12 // last.held.size) / (2**12 // last.held.size)
+        return float(np.abs(held - true).sum()) / 2 / 6_000
+
+    now = off()
+    monkeypatch.setattr(planning, "evenness", lambda masses: EVEN)
+    assert now < 0.8 * off()
 
 
 def test_the_first_levels_of_every_epoch_tell_its_number() -> None:

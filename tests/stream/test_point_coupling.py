@@ -137,8 +137,8 @@ def ends_by_exact_cells(patch: pytest.MonkeyPatch) -> None:
     """What the end of an epoch may spend follows where its events truly are."""
     honest: Any = Points._end_by_node
 
-    def end(self: Points, cells: IntArray, depth: int, events: float, left: int, gate: Gate) -> Any:
-        return honest(self, cells, depth, events, left // (1 + int(cells @ np.arange(cells.size)) % 2), gate)
+    def end(self: Points, cells: IntArray, depth: int, events: float, left: int, *rest: Any) -> Any:
+        return honest(self, cells, depth, events, left // (1 + int(cells @ np.arange(cells.size)) % 2), *rest)
 
     patch.setattr(Points, "_end_by_node", end)
 

@@ -25,7 +25,7 @@ from synthstream.strategies.levels import Schedule, Shape
 from synthstream.strategies.shares import of_points
 from synthstream.strategies.times import NumberTimes
 from synthstream.strategies.variances import variance_of
-from synthstream.workload import IntArray
+from synthstream.workload import FloatArray, IntArray
 
 # Where each node is planned by itself, so many more levels may be measured: mass that lies close together bears them.
 _DEEPER = 2
@@ -202,7 +202,7 @@ class Points(Mechanism):
         needs = tuple(sorted({*after["ends"].tolist(), *after["plan.ticks"].tolist()} - {-1}))
         if closing:
             left = WHOLE - sum(after["plan.units"].tolist())
-            blocks = self._end(cells, total, total - begun, left, gate)
+            blocks = self._end(cells, total, total - begun, left, after["plan.even"], gate)
             after = {name: array for name, array in after.items() if not name.startswith(("level", "plan."))}
             cells.fill(0)
             after |= {"begun": np.array(total), "planned": np.array(False), "ends": np.append(state["ends"], tick)}
@@ -239,6 +239,7 @@ class Points(Mechanism):
             raise ValueError("a plan measures other levels, or measures them more often, than the claim knows of")
         units = checked_parts(plan.units, often.size, WHOLE)
         after = state | {"planned": np.array(True), "plan.units": units, "plan.steps": often, "plan.done": 0 * often}
+        after["plan.even"] = np.array(plan.even, dtype=np.float64)  # goes back to the planner, and decides nothing else
         after |= {"plan.ticks": np.full_like(often, -1), "plan.nodes": np.zeros(2**often.size, dtype=np.int64)}
         for first, end in self._counted(often):
             fresh = self._levels[int(often[first])].init(2**end - 2**first)
@@ -278,18 +279,22 @@ class Points(Mechanism):
         after |= {"plan.done": done, "plan.ticks": ticks}
         return tuple(blocks)
 
-    def _end(self, cells: IntArray, total: float, events: float, left: int, gate: Gate) -> tuple[Block, ...]:
+    def _end(
+        self, cells: IntArray, total: float, events: float, left: int, even: FloatArray, gate: Gate
+    ) -> tuple[Block, ...]:
         """Readings of all levels at the end of an epoch."""
         depth = self.depth_of(total)
         if self.schedule.by_node:
-            return self._end_by_node(cells, depth, events, left, gate)
+            return self._end_by_node(cells, depth, events, left, even, gate)
         units, blocks = checked_parts(self.schedule.end(depth, left), depth, left).tolist(), list[Block]()
         for level, exact in enumerate(tree.by_level(tree.differences(tree.counted(cells, depth)))):
             noisy = gate.noisy(exact, noise=self.noise, scale=self.scale(self.parts[1], units[level]))
             blocks += tree.blocks_of(level, noisy[:, None], np.array([self.variance(units[level])]))
         return tuple(blocks)
 
-    def _end_by_node(self, cells: IntArray, depth: int, events: float, left: int, gate: Gate) -> tuple[Block, ...]:
+    def _end_by_node(
+        self, cells: IntArray, depth: int, events: float, left: int, even: FloatArray, gate: Gate
+    ) -> tuple[Block, ...]:
         """Readings at the end of an epoch, level by level: each is planned from those above it.
 
         Nodes of which a region leaves one half empty are divided without a reading.
@@ -300,8 +305,8 @@ class Points(Mechanism):
         while level < depth:
             joint, lean = self.partition.most(at_once[level > 0], depth - level), self.partition.leaning(level, nodes)
             asked, units = np.flatnonzero(np.abs(lean) < 1), np.zeros(nodes.size, dtype=np.int64)
-            plan = self.schedule.nodes(mass[asked], room[asked], depth - level, whole, joint, at_once[1])
-            units[asked] = checked_nodes(plan, room[asked])
+            ahead = even[level:], depth - level, whole, joint, at_once[1]
+            units[asked] = checked_nodes(self.schedule.nodes(mass[asked], room[asked], *ahead), room[asked])
             if not np.any(units > 0) and asked.size == nodes.size:
                 break
             on, told = units >= 0, [np.zeros(0)] * joint

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, Literal, NamedTuple
 
 import numba
@@ -23,10 +24,12 @@ _ROUNDS = 4
 
 # Epochs while the number of events doubles.
 _EPOCHS = 2
-# A node is worth a reading if it holds this many times its noise.
-_WORTH = 2.0
-# The same for a reading of several levels, of which each part is counted with so much noise.
-_WORTH_JOINT = 8.0
+# A node is worth a reading if those of its halves that have events hold this many times its noise.
+_WORTH = 1.0
+# The same of the parts of a node in a reading of several levels, each of which is counted with so much noise.
+_WORTH_JOINT = 2.0
+# Nodes of a level are not all alike: so much of what keeps them from being halved evenly is taken to hold for each.
+_ALIKE = 0.7
 # An epoch with fewer events, in units of its noise, is read level by level: too few levels are worth a reading to take
 # them by twos.
 _FEW = 600.0
@@ -58,16 +61,23 @@ class Shape(NamedTuple):
 ANYWHERE = Shape(np.ones(1), 0.1)
 
 
+# Nothing is known of how evenly nodes are halved.
+EVEN = np.zeros(0)
+
+
 class EpochPlan(NamedTuple):
     """What is measured while an epoch is open.
 
     Args:
         units: parts of the budget by level, int64, shape ``(levels,)``.
         steps: parts of an epoch after which a level is measured, int64, shape ``(levels,)``; 1: only at the end.
+        even: for the plan of the end: how evenly nodes of each level are halved, the root first; see
+            :func:`evenness`. Levels below count as 1.
     """
 
     units: IntArray
     steps: IntArray
+    even: FloatArray = EVEN
 
 
 def joint_levels(*, pure: bool, bounded: bool) -> int:
@@ -152,7 +162,7 @@ class Schedule:
     def facts(self) -> list[Any]:
         """Every number that decides the schedule."""
         # 0.08: a share that nothing uses any more. Fingerprints of streams that run hold it.
-        new = [[_EPOCHS, _WORTH, _CALM], [_UPPER]] if self.by_node else []
+        new = [[_EPOCHS, _WORTH, _CALM], [_UPPER, _ALIKE]] if self.by_node else []
         new += [[self.joint, _WORTH_JOINT, _FEW]] if self.joint > 1 and self.by_node else []
         new += [[self.first]] if self.first > 1 and self.by_node else []
         return [self.kind, [_MOST_STEPS, _KAPPA, _ROUNDS, 0.08, _MOVING, _FAR], *new]
@@ -181,7 +191,7 @@ class Schedule:
             return EpochPlan(_units(self._falling(depth), WHOLE // 3), steps)
         levels = min(depth, self.upper)
         steps, masses = np.zeros(0, dtype=np.int64), levels_of(shape.masses, events, levels)
-        share, part = np.zeros(0), _CALM
+        share, part, even = np.zeros(0), _CALM, evenness(masses)
         while levels:
             share, nodes = self._fair(masses[: max(levels, 1)], levels, scale / _MOVING)
             noise = float(np.sum(nodes * self._width(levels) * scale / share)) / _MOVING / max(events, 1.0)
@@ -194,9 +204,9 @@ class Schedule:
                 break
             levels = deepest
         if not levels:
-            return EpochPlan(np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64))
+            return EpochPlan(np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64), even)
         steps = np.int64(1) << np.rint(np.log2(steps)).astype(np.int64)
-        return EpochPlan(_units(share, int(part * WHOLE)), steps)
+        return EpochPlan(_units(share, int(part * WHOLE)), steps, even)
 
     def at_once(self, events: float, scale: float) -> tuple[int, int]:
         """Levels that are read together at the end of an epoch, at most, from the root on and further down.
@@ -210,36 +220,43 @@ class Schedule:
         below = self.joint if events > _FEW * scale else 1
         return max(self.first, below), below
 
-    def nodes(self, mass: FloatArray, left: IntArray, depth: int, scale: float, joint: int, below: int) -> IntArray:
+    def nodes(
+        self, mass: FloatArray, left: IntArray, even: FloatArray, depth: int, scale: float, joint: int, below: int
+    ) -> IntArray:
         """Parts for nodes of a level at the end of an epoch, int64, shape ``(n,)``.
 
         0: it is not measured; -1: nor is any node below it, none of which will be asked for.
 
-        A node that holds m events can be halved about log2(m / noise) times before its parts drown in noise. What is
-        left of the budget is divided among these levels, each getting 2^((1 - 1/d) / 2) times as much as the one above
-        it: the square root of how the sum of the widths of all nodes grows. Levels that are read together share theirs.
+        The events of a node lie in 2^e of its 2^k parts k levels below, where e is the sum of how evenly these levels
+        are halved. It bears as many readings as leave each of these parts above the noise of its own. What is left of
+        the budget is divided among them, in proportion to the square root of how the sum of the widths of parts that
+        have events grows. So where events are spread, later readings get more; where they lie at a few addresses,
+        there are more of them, and the first get more.
 
         Args:
             mass: of each node, by the readings above it, shape ``(n,)``.
             left: parts that no node above has spent, int64, shape ``(n,)``.
+            even: of levels from this one on: see :class:`EpochPlan`.
             depth: number of levels from this one on, at most.
             scale: noise of a reading that gets the whole budget.
             joint: how many levels, from this one on, a reading is about.
             below: how many levels each reading further down is about.
         """
+        ends = np.minimum(np.arange(below, depth + below, below), depth)
+        halved = np.ones(depth)
+        halved[: even.size] = even[:depth]
+        spread, number = np.append(0.0, np.cumsum(halved)[ends - 1]), np.arange(ends.size)
+        least = np.maximum(number, 1) * 2.0 ** spread[1:]
+        least[0] /= below
         worth = mass * left / (WHOLE * (_WORTH if below == 1 else _WORTH_JOINT) * scale)
-        bears = np.flatnonzero(worth * below > 1)  # the halves of others hold half as much: they are worth less still
-        worth, left, levels = worth[bears], left[bears], np.ones(bears.size)
-        for _ in range(_ROUNDS):
-            readings = np.maximum(levels / below, 1.0)
-            levels = np.maximum(np.log2(np.maximum(worth / readings, 1e-9)), 1.0)
-        readings = np.ceil(np.minimum(np.ceil(levels), depth) / below)
-        own = np.minimum(joint / below, readings)  # what this reading is about would take so many of them
-        deeper = 2 ** (below * (1 - 1 / self.dimension) / 2)
-        parts = left * (deeper**own - 1) / (deeper**readings - 1) if self.dimension > 1 else left * own / readings
+        readings = np.searchsorted(np.maximum.accumulate(least), worth)
+        bears = np.flatnonzero(readings)
+        readings = readings[bears]
+        sums = np.cumsum(2.0 ** ((spread[:-1] - number * below / self.dimension) / 2))
+        own = np.minimum(max(joint // below, 1), readings)  # what this reading is about would take so many of them
         # Few different numbers: three binary digits each.
-        units, found = _rounded(parts), np.full(mass.size, -1)
-        found[bears] = np.where(units >= LEAST, np.minimum(units, left), 0)
+        units, found = _rounded(left[bears] * (sums[own - 1] / sums[readings - 1])), np.full(mass.size, -1)
+        found[bears] = np.where(units >= LEAST, np.minimum(units, left[bears]), 0)
         return found
 
     def _falling(self, depth: int) -> FloatArray:
@@ -270,6 +287,23 @@ def levels_of(shape: FloatArray, events: float, levels: int) -> list[FloatArray]
     total = float(shape.sum())
     mass = shape * (max(events, 1.0) / total) if total > 0 else np.full(shape.size, max(events, 1.0) / shape.size)
     return sums(mass)[: max(levels, 1)]
+
+
+def evenness(masses: Sequence[FloatArray]) -> FloatArray:
+    """How evenly the nodes of each level but the last are halved, shape ``(levels - 1,)``.
+
+    1: each half has as much. Less, as far as that is to be expected of each node, if all lies in fewer than two halves:
+    in so many as one over the sum of the squares of their shares (Hill 1973, of order 2). Nodes count by their mass.
+
+    Args:
+        masses: by level, at least 0: see :func:`levels_of`.
+    """
+    shares = []
+    for nodes, halves in pairwise(masses):
+        squares = halves[0::2] ** 2 + halves[1::2] ** 2
+        shares.append(float(np.sum(squares / np.maximum(nodes, 1e-300))) / float(nodes.sum()))
+    # Rounded, so that the last bits of sums and logarithms, which depend on the processor, decide nothing.
+    return np.asarray(np.round(1 - _ALIKE * (1 - np.clip(-np.log2(shares), 0.0, 1.0)), 3))
 
 
 def standing_out(masses: Sequence[FloatArray], noise: FloatArray) -> FloatArray:
