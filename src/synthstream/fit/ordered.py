@@ -233,8 +233,9 @@ def evened(counts: FloatArray, noise: float) -> tuple[FloatArray, float]:
         if likely.max() > most:
             best, most, kept = length, float(likely.max()), 1 - 1 / more[np.argmax(likely)]
     if most < even + _LIKELIER:
-        most = float(counts.var(ddof=1)) * (1 + math.sqrt(2 / counts.size)) - noise  # by a standard error of a variance
-        if mean <= 0 or most > (_EVEN * mean) ** 2:
+        # At most, with one standard error of an estimated variance.
+        spread = float(counts.var(ddof=1)) * (1 + math.sqrt(2 / counts.size)) - noise
+        if mean <= 0 or spread > (_EVEN * mean) ** 2:
             return counts, noise
         best, kept = 0.0, alone
     vectors = _spectrum(counts.size, best)[1]
