@@ -346,12 +346,16 @@ def test_a_planner_is_told_how_many_levels_are_read_together_here_and_below(
     asked = []
 
     class First(Hostile):
+        def within(self, shape: Shape, events: float, depth: int, scale: float) -> EpochPlan:
+            return super().within(shape, events, depth, scale)._replace(even=np.array([0.9, 0.8, 0.7]))
+
         def at_once(self, events: float, scale: float) -> tuple[int, int]:
             return at_once
 
         def nodes(self, mass: FloatArray, left: IntArray, *ahead: Any) -> IntArray:
-            _, depth, _, joint, below = ahead
+            even, depth, _, joint, below = ahead
             asked.append((depth, joint, below))
+            assert even.tolist() == [0.9, 0.8, 0.7][3 - depth :]  # of levels from this one on
             return np.full(left.size, LEAST)
 
     points = replace(mechanism(), schedule=First(dimension=1))
@@ -583,6 +587,9 @@ def test_how_evenly_nodes_are_halved_is_told_level_by_level() -> None:
     # A node counts by its mass.
     assert evenness(levels_of(np.array([1.0, 1, 98, 0]), 100, 5))[1] < 0.33
     assert evenness(levels_of(np.ones(1), 100, 5)).size == 0
+    # A plan tells it, also one that reads nothing before the end.
+    plan = Schedule(dimension=2).within(Shape(np.array([0.0, 0, 0, 5]), 0.0), 1.0, 5, 1e6)
+    assert (plan.units.size, plan.even.tolist()) == (0, pytest.approx([0.3, 0.3]))
 
 
 @pytest.mark.parametrize(("joint", "dimension"), [(1, 1), (1, 2), (2, 2), (2, 3)])

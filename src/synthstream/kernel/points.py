@@ -202,7 +202,8 @@ class Points(Mechanism):
         needs = tuple(sorted({*after["ends"].tolist(), *after["plan.ticks"].tolist()} - {-1}))
         if closing:
             left = WHOLE - sum(after["plan.units"].tolist())
-            blocks = self._end(cells, total, total - begun, left, after["plan.even"], gate)
+            even = after["plan.even"] if self.schedule.by_node else np.zeros(0)
+            blocks = self._end(cells, total, total - begun, left, even, gate)
             after = {name: array for name, array in after.items() if not name.startswith(("level", "plan."))}
             cells.fill(0)
             after |= {"begun": np.array(total), "planned": np.array(False), "ends": np.append(state["ends"], tick)}

@@ -59,14 +59,12 @@ class Shape(NamedTuple):
 
 # Before the first release: events may be anywhere, and mass is taken to move a little.
 ANYWHERE = Shape(np.ones(1), 0.1)
-
-
 # Nothing is known of how evenly nodes are halved.
 EVEN = np.zeros(0)
 
 
 class EpochPlan(NamedTuple):
-    """What is measured while an epoch is open.
+    """What is measured while an epoch is open, and what is known for the plan of its end.
 
     Args:
         units: parts of the budget by level, int64, shape ``(levels,)``.
@@ -228,7 +226,7 @@ class Schedule:
         0: it is not measured; -1: nor is any node below it, none of which will be asked for.
 
         The events of a node lie in 2^e of its 2^k parts k levels below, where e is the sum of how evenly these levels
-        are halved. It bears as many readings as leave each of these parts above the noise of its own. What is left of
+        are halved. It bears one reading more than those that leave each part above their noise. What is left of
         the budget is divided among them, in proportion to the square root of how the sum of the widths of parts that
         have events grows. So where events are spread, later readings get more; where they lie at a few addresses,
         there are more of them, and the first get more.
@@ -246,17 +244,18 @@ class Schedule:
         halved = np.ones(depth)
         halved[: even.size] = even[:depth]
         spread, number = np.append(0.0, np.cumsum(halved)[ends - 1]), np.arange(ends.size)
+        # The least mass, in units of its noise, that is worth so many readings: it never falls with their number.
         least = np.maximum(number, 1) * 2.0 ** spread[1:]
-        least[0] /= below
+        least[0] /= below  # a first reading tells of the levels between, too
         worth = mass * left / (WHOLE * (_WORTH if below == 1 else _WORTH_JOINT) * scale)
-        readings = np.searchsorted(np.maximum.accumulate(least), worth)
+        readings = np.searchsorted(least, worth)
         bears = np.flatnonzero(readings)
         readings = readings[bears]
         sums = np.cumsum(2.0 ** ((spread[:-1] - number * below / self.dimension) / 2))
         own = np.minimum(max(joint // below, 1), readings)  # what this reading is about would take so many of them
         # Few different numbers: three binary digits each.
         units, found = _rounded(left[bears] * (sums[own - 1] / sums[readings - 1])), np.full(mass.size, -1)
-        found[bears] = np.where(units >= LEAST, np.minimum(units, left[bears]), 0)
+        found[bears] = np.where(units >= LEAST, units, 0)  # parts of others hold no more: they are worth less still
         return found
 
     def _falling(self, depth: int) -> FloatArray:
@@ -302,7 +301,7 @@ def evenness(masses: Sequence[FloatArray]) -> FloatArray:
     for nodes, halves in pairwise(masses):
         squares = halves[0::2] ** 2 + halves[1::2] ** 2
         shares.append(float(np.sum(squares / np.maximum(nodes, 1e-300))) / float(nodes.sum()))
-    # Rounded, so that the last bits of sums and logarithms, which depend on the processor, decide nothing.
+    # Rounded, so that the last bits of sums and logarithms, which depend on the processor, hardly ever decide.
     return np.asarray(np.round(1 - _ALIKE * (1 - np.clip(-np.log2(shares), 0.0, 1.0)), 3))
 
 
