@@ -54,7 +54,7 @@ def test_rows_leave_what_cannot_be(monkeypatch: pytest.MonkeyPatch, seed: int) -
         before = rows(measured)
     tables = slice(int(WORKLOAD.offsets[5]), None)
     nobody = true[tables] == 0
-    assert now[tables][nobody].sum() < 0.5 * before[tables][nobody].sum()
+    assert now[tables][nobody].sum() < 0.4 * before[tables][nobody].sum()
     assert np.abs(now - true)[tables].sum() < 0.75 * np.abs(before - true)[tables].sum()
 
 

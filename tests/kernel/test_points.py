@@ -618,14 +618,9 @@ def test_points_at_few_addresses_are_read_more_finely(monkeypatch: pytest.Monkey
     true = np.bincount(cells, minlength=2**12)
 
     def off() -> float:
-        made, last = FromNodes(mechanism=mechanism(1.0, partition=box, horizon=20)), None
-        state, history = made.mechanism.init(), list[TreeMeasured]()
-        for tick, batch in enumerate(batches):
-            counts = Counts.at(np.array([cell for cell, _ in batch]))
-            state, measured, _ = made.step(state, counts, SeededGate(f"{tick}"), last, {})
-            history.append(measured)
-            last = made.fit(tick, history.__getitem__, last, {}, seed=0)
-        assert last is not None
+        points = mechanism(1.0, partition=box, horizon=20)
+        history = drawn(points, batches, SeededGate(0))
+        last = FromNodes(mechanism=points).fit(19, history.__getitem__, None, {}, seed=0)
         held = np.repeat(last.held, 2**12 // last.held.size) / (2**12 // last.held.size)
         return float(np.abs(held - true).sum()) / 2 / 6_000
 

@@ -222,22 +222,20 @@ def evened(counts: FloatArray, noise: float) -> tuple[FloatArray, float]:
     if not _FEWEST <= counts.size <= _MOST or noise <= SMALLEST:
         return counts, noise
     mean = counts.mean()
-    best, most, even = 0.0, -math.inf, 0.0
-    kept = alone = np.zeros(counts.size)
+    tried = []
     for length in (0.0, *_LENGTHS):
         values, vectors = _spectrum(counts.size, length)
         more = 1 + np.multiply.outer(_FACTORS, values)
         likely = -np.sum(np.log(more) + ((counts - mean) @ vectors) ** 2 / (noise * more), axis=1) / 2
-        if length == 0:
-            even, alone = float(likely.max()), 1 - 1 / more[np.argmax(likely)]
-        if likely.max() > most:
-            best, most, kept = length, float(likely.max()), 1 - 1 / more[np.argmax(likely)]
-    if most < even + _LIKELIER:
+        tried.append((float(likely.max()), length, 1 - 1 / more[np.argmax(likely)]))
+    alone, best = tried[0], max(tried, key=lambda one: one[0])
+    if best[0] < alone[0] + _LIKELIER:
         # At most, with one standard error of an estimated variance.
         spread = float(counts.var(ddof=1)) * (1 + math.sqrt(2 / counts.size)) - noise
         if mean <= 0 or spread > (_EVEN * mean) ** 2:
             return counts, noise
-        best, kept = 0.0, alone
-    vectors = _spectrum(counts.size, best)[1]
+        best = alone
+    _, length, kept = best
+    vectors = _spectrum(counts.size, length)[1]
     left = math.ceil(float(kept.mean()) * _PARTS) / _PARTS  # the last bits of eigenvalues depend on the processor
     return _rounded(mean + vectors @ (kept * ((counts - mean) @ vectors)), noise), noise * left

@@ -173,7 +173,8 @@ class Schedule:
         return _units(self._falling(depth), left)
 
     def within(self, shape: Shape, events: float, depth: int, scale: float) -> EpochPlan:
-        """Parts and steps while an epoch is open; levels below the deepest that is measured are left out.
+        """Parts and steps while an epoch is open, of levels down to the deepest that is measured; and, for the plan of
+        its end, how evenly nodes of the newest release are halved.
 
         Of an epoch's budget they get between a tenth, where the newest epochs look alike, and nearly a half, where the
         shape moves farther in an epoch than the noise of these readings.
