@@ -147,6 +147,17 @@ def test_where_no_cell_can_be_compared_nothing_is_said_of_chance(tmp_path: Path)
     assert "With --then 2026-01-01 2026-01-03 --now 2026-01-03 2026-01-07 they can" in found.stderr
 
 
+def test_tables_that_no_tick_measures_are_not_said_to_count_other_ticks(tmp_path: Path) -> None:
+    rows(400, 1).write_parquet(tmp_path / "rows-1.parquet")
+    (tmp_path / "stream.toml").write_text(text_of("refresh") + number("y", "bins = 3", high=10))
+    with Stream(load(tmp_path / "stream.toml"), gates=lambda _: ExactGate()) as stream:
+        list(stream.run())
+    windows = ("--then", "2026-01-01", "2026-01-04", "--now", "2026-01-04", "2026-01-09")
+    told = say("compare", tmp_path, "ward", "x", "y", *windows).stderr
+    assert "100 cells are of tables that were not measured in all of both periods." in told
+    assert "refreshes" not in told
+
+
 def test_what_changed_between_epochs(tmp_path: Path) -> None:
     """Noise is Laplace's whatever delta is, and not every larger table is measured in each epoch."""
     rows(400, 1).write_parquet(tmp_path / "rows-1.parquet")

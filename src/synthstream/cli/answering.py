@@ -198,23 +198,23 @@ def tell_of_chance(cells: pl.DataFrame, clock: Clock, *, laplace: bool) -> None:
     chance = (0.012 if laplace else 0.0027) * known
     if known:
         typer.echo(f"{beyond:,} of {known:,} measured cells beyond noise; {chance:.2g} expected by chance.", err=True)
-    if known == len(cells):
-        return
-    lost = f"{len(cells) - known:,} cells are of tables that"
-    if "since" not in cells.columns:
-        typer.echo(f"{lost} were not measured in all of both periods.", err=True)
+    lost = cells.filter(pl.col("z").is_null())
+    ends = ("since_then", "measured_at_then", "since", "measured_at")
+    spans = lost.select(ends).drop_nulls() if "since" in cells.columns else pl.DataFrame()
+    if unmeasured := len(lost) - len(spans):
+        typer.echo(f"{unmeasured:,} cells are of tables that were not measured in all of both periods.", err=True)
+    if spans.is_empty():
         return
     near = ""
-    spans = cells.filter(pl.col("z").is_null()).select("since_then", "measured_at_then", "since", "measured_at")
     # What is proposed does not overlap: then ends where now begins.
     cut = pl.when(pl.col("since_then") < pl.col("since")).then(pl.col("since") - 1)
     spans = spans.with_columns(pl.min_horizontal("measured_at_then", cut))
-    for ticks in spans.drop_nulls().filter(pl.col("measured_at_then") < pl.col("measured_at")).head(1).rows():
-        ends = [written(clock.boundary(tick + place % 2)) for place, tick in enumerate(ticks)]
-        near = f"With --then {ends[0]} {ends[1]} --now {ends[2]} {ends[3]} they can be compared. "
+    for ticks in spans.filter(pl.col("measured_at_then") < pl.col("measured_at")).head(1).rows():
+        dates = [written(clock.boundary(tick + place % 2)) for place, tick in enumerate(ticks)]
+        near = "With --then {} {} --now {} {} they can be compared. ".format(*dates)
     typer.echo(
-        f"{lost} count other ticks in one of the two: such are measured at refreshes. {near}`table --between` shows "
-        "their counts, and which ticks these are.",
+        f"{len(spans):,} cells are of tables that count other ticks in one of the two: such are measured at refreshes. "
+        f"{near}`table --between` shows their counts, and which ticks these are.",
         err=True,
     )
 
