@@ -171,6 +171,9 @@ def test_what_changed_between_epochs(tmp_path: Path) -> None:
     assert "5 measured cells beyond noise; 0.06 expected" in say("compare", tmp_path, "ward", *windows).stderr
     told = say("compare", tmp_path, "ward", "x", *windows).stderr
     assert "25 cells are of tables that were not measured in all of both periods." in told
+    told = say("table", tmp_path, "ward", "x", "--between", "2026-01-01", "2026-01-09").stderr
+    assert "Such tables are measured in some epochs alone" in told
+    assert "at this tick" not in told
 
 
 def test_a_series_to_read_and_to_keep(folder: Path, tmp_path: Path) -> None:

@@ -48,7 +48,7 @@ _OF_EPOCHS = (
     "measured: each table of this stream counts one epoch alone, so that none tells of all events. Ask for whole "
     "epochs, which are added up: --between {start} and the end of one. `synthstream series` of the same area has them."
 )
-_OF_CHOICE = (
+OF_CHOICE = (
     " Such tables are measured in some epochs alone, and tell of a window only if each of its epochs has them: ask of "
     "one epoch."
 )
@@ -91,7 +91,7 @@ def inside(
         unknown = _UNMEASURED + _OF_DISTRICTS * districts
         if config.measures == "epochs":
             whole = getattr(release, "first", None) is None
-            unknown = _OF_EPOCHS.format(start=written(clock.boundary(0))) if whole else unknown + _OF_CHOICE
+            unknown = _OF_EPOCHS.format(start=written(clock.boundary(0))) if whole else unknown + OF_CHOICE
         typer.echo(unknown if found["measured"] is None else _HOW_SURE, err=True)
         known: dict[str, pl.DataType | type[pl.DataType]] = {"measured": pl.Float64, "stderr": pl.Float64}
         return pl.DataFrame([found], schema_overrides=known | {"since": pl.Int64, "measured_at": pl.Int64})

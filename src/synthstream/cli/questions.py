@@ -35,7 +35,7 @@ _OfPlace = Annotated[
     str | None,
     typer.Option("--place", metavar="NAME", help="Which place the polygons are of, if there are several."),
 ]
-_UNKNOWN = "measured: nothing that passed the gate at this tick tells this."
+_UNKNOWN = "measured: nothing that passed the gate tells this."
 _NOTHING = (
     "--where: no value satisfies it, so there is no line. A date is written DATE '2026-01-31': numbers with - between "
     "them are subtracted."
@@ -151,7 +151,7 @@ def table_command(
         found = inside(release, *bounds, condition, published.config)
     else:
         found = release.table(columns, where=condition, model_error=model_error)
-        _tell_of_gaps(release, found, columns, condition)
+        _tell_of_gaps(release, found, columns, condition, in_epochs=published.config.measures == "epochs")
     typer.echo(f"{release.name}: {release.about}", err=True)
     tell_of_counts(published.config)
     for column in columns:
@@ -159,8 +159,11 @@ def table_command(
     give(found, output, form, csv=csv, stamped=not release.secure, columns=release.schema.columns, clock=clock)
 
 
-def _tell_of_gaps(release: Release, found: pl.DataFrame, columns: list[str], where: str | None) -> None:
+def _tell_of_gaps(
+    release: Release, found: pl.DataFrame, columns: list[str], where: str | None, *, in_epochs: bool
+) -> None:
     """Say so where a condition leaves nothing, or where nothing that was measured tells of the table."""
+    from synthstream.cli.answering import OF_CHOICE
     from synthstream.release.answers import why_unmeasured
     from synthstream.release.release import TableRelease
 
@@ -168,7 +171,7 @@ def _tell_of_gaps(release: Release, found: pl.DataFrame, columns: list[str], whe
         typer.echo(_NOTHING, err=True)
     elif (where or columns) and isinstance(release, TableRelease) and found["measured"].is_null().all():
         why = why_unmeasured(release.schema, release.workload, columns, where)
-        typer.echo(f"measured: {why}" if why else _UNKNOWN, err=True)
+        typer.echo(f"measured: {why}" if why else _UNKNOWN + OF_CHOICE * in_epochs, err=True)
 
 
 def _refuse_both(polygon: Path | None, box: object, columns: object, said: str | None) -> None:
