@@ -333,6 +333,10 @@ def test_what_is_below_nothing_is_taken_from_the_nearest(
     assert found == held[0]
     noise = net.plain_errors[1:].sum() / 4 if net.masses.size == 2 else error**2 - (found - net.plain[0]) ** 2
     assert error**2 >= (found - net.plain[0]) ** 2 + noise * (1 - 1e-12) > 0
+    # Of a window it is how the number changed: nothing is raised, and nothing counts as moved.
+    change, its = net.mass(inside, net=True)
+    assert change == net.masses[0]
+    assert its <= error
 
 
 def test_a_release_below_nothing_of_a_later_segment_takes_from_the_earlier() -> None:

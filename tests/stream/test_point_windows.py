@@ -27,6 +27,7 @@ from synthstream.stream.recovery import adopt
 from synthstream.synthesizers.contract import Windowed
 from synthstream.synthesizers.points import FromBothSides, FromNodes
 from synthstream.synthesizers.simulation.seeded import SeededGate
+from tests.support import streams
 from tests.support.gates import ExactGate
 from tests.support.polygons import feature, geojson, rectangle
 from tests.support.towns import TOML, rows
@@ -73,6 +74,22 @@ def test_a_window_holds_what_came_in_it(released: Releases) -> None:
         west, _ = window.mass({}, {"lon": -110})
         assert west == pytest.approx(came(first, min(last, 9)) if first < 10 else 0, abs=0.05 * came(0, 19))
         assert window.rows().equals(between(released, first, last).rows())
+
+
+def test_where_more_went_than_came_a_window_says_by_how_much(tmp_path: Path) -> None:
+    frame = streams.rows(300, 3).with_columns(when=pl.lit(datetime(2026, 1, 1, 12)), op=pl.lit(1))
+    gone = frame.head(200).with_columns(when=pl.lit(datetime(2026, 1, 6, 12)), op=pl.lit(-1))
+    pl.concat([frame, gone]).write_parquet(tmp_path / "rows-1.parquet")
+    config = streams.configured(tmp_path, "points-signed")
+    with Stream(config, gates=lambda tick: ExactGate()) as stream:
+        list(stream.run())
+    found = Releases(config)
+    window = between(found, 5, 5)
+    number, error = window.mass({})
+    assert number == pytest.approx(-200)
+    assert error < 150  # 0 would be off by 200
+    assert window.rows().is_empty()
+    assert found.series()["measured"][5] == pytest.approx(-200)
 
 
 @pytest.mark.slow

@@ -174,7 +174,7 @@ class Cloud:
         """Variance of the number as far as nobody knows where what it is off by lies: all of it, if none seems to be
         there, and next to nothing of a number that stands out of its noise.
         """
-        number, variance = float(self.held.sum()), self.total_variance
+        number, variance = float(self.masses.sum()), self.total_variance
         return variance * (variance / (variance + number**2)) ** 2 if variance > 0 else 0.0
 
     def known(self, levels: int) -> list[tuple[FloatArray, FloatArray]]:
@@ -199,12 +199,13 @@ class Cloud:
                 variance[np.stack([2 * cut, 2 * cut + 1], axis=1)] = own**2 * before[cut, None] + error[cut, None] / 4
         return found
 
-    def mass(self, inside: FloatArray) -> tuple[float, float]:
+    def mass(self, inside: FloatArray, *, net: bool = False) -> tuple[float, float]:
         """Mass of a region, and its standard error.
 
         Args:
             inside: share of each node's volume that lies in the region, shape ``(2**level,)``; or of the nodes of any
                 level above, for a region that is as even in each of them.
+            net: whether it may be below 0: what came less what was taken away. Left out: it is what is there.
 
         The estimate without shrinkage is a sum over the tree: the share of the region in the root times all events, and
         in each node half the difference of its share in the left and right half times left minus right. So its variance
@@ -214,10 +215,11 @@ class Cloud:
         it lay here.
         """
         share = np.asarray(inside, dtype=np.float64)
-        held, plain = (masses.reshape(share.size, -1).sum(axis=1) for masses in (self.held, self.plain))
+        told = self.masses if net else self.held
+        held, plain = (masses.reshape(share.size, -1).sum(axis=1) for masses in (told, self.plain))
         found = float(held @ share)
         variance = (found - float(plain @ share)) ** 2
-        variance += self._cut(held, share)
+        variance += self._cut(np.abs(held), share)
         region, errors = self.partition.region, by_level(self.plain_errors[: share.size])
         for level, error in reversed([*enumerate(errors)]):
             left, right = share[0::2], share[1::2]

@@ -106,8 +106,8 @@ def left_out(unit: Unit) -> str:
 
 
 def less(config: StreamConfig) -> str:
-    """What counts are in a stream of tables whose rows may take events away; empty in others."""
-    if config.op is None or config.workload is None:
+    """What counts are in a stream whose rows may take events away; empty in others."""
+    if config.op is None:
         return ""
     return (
         "Rows may take events away, and are subtracted: a count from the start says how many are left, one of a tick, "

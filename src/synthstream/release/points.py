@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NoReturn, Protocol
+from typing import Any, ClassVar, NoReturn, Protocol
 
 import numpy as np
 import polars as pl
@@ -51,8 +51,11 @@ class Masses(Model, Protocol):
     def known(self, levels: int) -> list[tuple[FloatArray, FloatArray]]:
         """By level, at most so many: what was read of each node, and its standard error."""
 
-    def mass(self, inside: FloatArray) -> tuple[float, float]:
-        """Mass of a region, given by the part of each node of any level that lies in it, and its standard error."""
+    def mass(self, inside: FloatArray, *, net: bool = False) -> tuple[float, float]:
+        """Mass of a region, given by the part of each node of any level that lies in it, and its standard error.
+
+        ``net``: whether it may be below 0.
+        """
 
     def distance(self) -> float:
         """A forecast of W1 to the true events, in widths of the box."""
@@ -66,6 +69,9 @@ class PointRelease(Release):
         measured: readings of this tick.
         model: the masses fitted to all readings.
     """
+
+    # Whether a mass says by how much it changed, and may be below 0.
+    net: ClassVar[bool] = False
 
     measured: TreeMeasured | TurnstileMeasured | NodeCounts
     model: Masses
@@ -177,7 +183,8 @@ class PointRelease(Release):
         data show elsewhere, and finest cells that lie in the box in part. In simulations 91 to 100 % of boxes were
         within two of it; of boxes that hold over 2 % of the events of a tight cluster, 86 to 100 %, and fewer (73 %) in
         windows of few events, whose deeper nodes no reading divides. It is NaN for kind ``hypercube``, whose error is
-        not known. Where rows may take events away, an estimate below 0 is raised to 0, and how far counts as error.
+        not known. Where rows may take events away, an estimate below 0 is raised to 0, and how far counts as error;
+        that of a window says how the number changed, and may be below 0.
 
         Args:
             lower, upper: by column, in its own units; a column that is left out is not bounded. In the place of both:
@@ -193,11 +200,13 @@ class PointRelease(Release):
         area, region = area_of(self.coordinates, lower, upper), self.schema.region
         level = int(self.model.masses.size).bit_length() - 1
         if region is None:
-            return self.model.mass(area.at(level).shares(level) if isinstance(area, Domain) else area.shares(level))
+            shares = area.at(level).shares(level) if isinstance(area, Domain) else area.shares(level)
+            return self.model.mass(shares, net=self.net)
         # Where the border of the region cuts a node, the share of what lies in the region counts.
         held = region.shares(level)
         both = area.on(region) if isinstance(area, Box) else region.meeting(area.shape)
-        return self.model.mass(np.minimum(both.at(level).shares(level) / np.where(held > 0, held, 1.0), 1.0))
+        shares = np.minimum(both.at(level).shares(level) / np.where(held > 0, held, 1.0), 1.0)
+        return self.model.mass(shares, net=self.net)
 
     def box(self, lower: Bounds, upper: Bounds) -> Box:
         """A box as :meth:`mass` takes it by its ends; its ``beyond`` is the share that lies outside of the bounds."""

@@ -53,6 +53,8 @@ class PointWindow(Spanning, PointRelease):
     one that it cuts; their errors tell what no reading has divided. What passed the gate is in no table of it.
     """
 
+    net: ClassVar[bool] = True
+
 
 def moment_of(moment: Moment, clock: Clock) -> datetime:
     """A moment with its zone: a date or time, or one in ISO 8601, by default on the clock's own wall.
