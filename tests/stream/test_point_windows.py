@@ -90,6 +90,10 @@ def test_where_more_went_than_came_a_window_says_by_how_much(tmp_path: Path) -> 
     assert error < 150  # 0 would be off by 200
     assert window.rows().is_empty()
     assert found.series()["measured"][5] == pytest.approx(-200)
+    place = str(tmp_path / "stream.toml")
+    asked = ["table", place, "--between", "2026-01-06", "2026-01-07"], ["series", place], ["table", place]
+    told = ["Rows may take events away" in CliRunner().invoke(app, words).stderr for words in asked]
+    assert told == [True, True, False]
 
 
 @pytest.mark.slow

@@ -137,7 +137,7 @@ def tell_of_counts(config: StreamConfig, *, over_time: bool = False) -> None:
     """Say so where a limit of persons leaves events out of every count, or rows take events away: no error tells of it.
 
     Args:
-        over_time: whether counts of several times are shown, which the limit, or rows that take away, may set apart.
+        over_time: whether counts of some time alone are shown, which the limit, or rows that take away, set apart.
     """
     unit = config.privacy.unit
     fewer = falling(unit) if over_time else ""

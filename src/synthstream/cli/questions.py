@@ -153,7 +153,7 @@ def table_command(
         found = release.table(columns, where=condition, model_error=model_error)
         _tell_of_gaps(release, found, columns, condition, in_epochs=published.config.measures == "epochs")
     typer.echo(f"{release.name}: {release.about}", err=True)
-    tell_of_counts(published.config)
+    tell_of_counts(published.config, over_time=between is not None)
     for column in columns:
         tell_of_cuts(published, column, steps=False)
     give(found, output, form, csv=csv, stamped=not release.secure, columns=release.schema.columns, clock=clock)
