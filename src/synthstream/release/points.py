@@ -201,11 +201,10 @@ class PointRelease(Release):
         level = int(self.model.masses.size).bit_length() - 1
         if region is None:
             shares = area.at(level).shares(level) if isinstance(area, Domain) else area.shares(level)
-            return self.model.mass(shares, net=self.net)
-        # Where the border of the region cuts a node, the share of what lies in the region counts.
-        held = region.shares(level)
-        both = area.on(region) if isinstance(area, Box) else region.meeting(area.shape)
-        shares = np.minimum(both.at(level).shares(level) / np.where(held > 0, held, 1.0), 1.0)
+        else:  # where the border of the region cuts a node, the share of what lies in the region counts
+            held = region.shares(level)
+            both = area.on(region) if isinstance(area, Box) else region.meeting(area.shape)
+            shares = np.minimum(both.at(level).shares(level) / np.where(held > 0, held, 1.0), 1.0)
         return self.model.mass(shares, net=self.net)
 
     def box(self, lower: Bounds, upper: Bounds) -> Box:
