@@ -239,7 +239,7 @@ CHANGES = {
         PLACE,
         "100_000",
         "9_000_000",
-        ["columns.at.events or depth: was [1, 2, 3, 4, 5], is [1, 2, 3, 4, 5, 6, 7"],
+        ["columns.at.events or depth: was [1, 2, 3, 4, 5, 6], is [1, 2, 3, 4, 5, 6, 7"],
     ),
     "its budget": (PLACE, "epsilon = 1.0", "epsilon = 9.0", ["privacy.epsilon: was 1.0, is 9.0"]),
     "tables": (

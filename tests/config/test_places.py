@@ -54,6 +54,7 @@ def test_more_events_and_more_budget_mean_finer_grids() -> None:
         return depth_of(read(KIND, place(f"events = {events}"), **settings))
 
     assert [finest(events) for events in (100, 10_000, 60_000, 1_000_000, 10**9)] == [1, 4, 5, 7, 7]
+    assert [finest(events) for events in (15_000, 17_000)] == [4, 5]
     assert finest(60_000, epsilon=8.0) > finest(60_000)
     assert finest(60_000, unit='{ person = "who", max_events = 50 }') < finest(60_000)
 

@@ -405,7 +405,7 @@ def made_young(
         clock={"start": start, "every": "1w", "column": "time", "horizon": 104},
         columns=[
             {"name": "kind", "type": "category", "values": ["a", "b"]},
-            {**place, "events": 70_000 if town is None else 8_000},
+            {**place, "events": 60_000 if town is None else 8_000},
         ],
         synthesizer={"kind": "table"},
     )

@@ -43,9 +43,10 @@ _POWER = 1 / 3
 _SINGLES_IN_EPOCHS = 0.75
 # Larger tables with a column of the focus have so many times the share of others: half of their noise.
 _FOCUS = 4.0
-# A grid is fine enough when an even spread of the events would give each cell so many standard errors; one that others
-# refine bears less.
-_LEAST_ALONE, _LEAST_CROSSED = 0.8, 0.35
+# A grid is fine enough when an even spread of the events would give each cell so many standard errors. One of two
+# coordinates bears less, as events leave most of a square empty; with delta = 0 what crosses it would pay for it. One
+# that is crossed is refined by others.
+_LEAST_ALONE, _LEAST_OF_TWO, _LEAST_CROSSED = 0.8, 0.45, 0.35
 # From one grid to the next, so many times each coordinate is halved: by how many there are.
 _STEP = {1: 2, 2: 1}
 # A flag is taken to hold for one event in so many: what crosses it is as noisy as with a column of so many values.
@@ -93,9 +94,10 @@ def views_of(
     """The columns of a place, coarsest first. Districts, if there are any, stand in for the coarsest grid.
 
     Where nothing is said, a grid is counted for each two bits, from four cells on, up to the finest at which an even
-    spread of the expected events has ``_LEAST_ALONE`` standard errors in a cell. A column is crossed with all grids at
-    which each cell of both would have ``_LEAST_CROSSED`` standard errors. Another place is crossed where ``with`` names
-    it, on grids of one depth that have 256 cells together at most, and by the districts of both, 4,096 pairs at most.
+    spread of the expected events has ``_LEAST_ALONE`` or ``_LEAST_OF_TWO`` standard errors in a cell. A column is
+    crossed with all grids at which each cell of both would have ``_LEAST_CROSSED`` standard errors. Another place is
+    crossed where ``with`` names it, on grids of one depth that have 256 cells together at most, and by the districts of
+    both, 4,096 pairs at most.
 
     Args:
         others: the other columns, in order.
@@ -114,7 +116,8 @@ def views_of(
     noise = sigma / math.sqrt(_ALONE)
     if budget.pure:
         noise = max(noise, _PURE * (events / float(budget.epsilon)) ** _PURE_POWER)
-    worth = int(math.log2(max(section.events / (_LEAST_ALONE * noise), 1)))  # bits of the finest grid worth its noise
+    least = _LEAST_OF_TWO if dimension == 2 and not budget.pure else _LEAST_ALONE
+    worth = int(math.log2(max(section.events / (least * noise), 1)))  # bits of the finest grid worth its noise
     finest, step = section.depth or min(max(worth // dimension, 1), FINEST // dimension), _STEP[dimension]
     named = [] if section.regions is None else [_districts(section, section.regions, finest, base)]
     finest = named[0].finest.depth if named else finest
