@@ -289,7 +289,12 @@ def test_verify_tells_a_finding_from_nothing_to_check(folder: Path) -> None:
         ("version", "Did you mean '--version'?"),
         ("run stream.toml --dry-run", "No such option: --dry-run. Did you mean 'run --simulate'?"),
         ("sample stream.toml -n many", "found 'many'. Input should be a valid integer"),
-        ("sample stream.toml --between 2026-01-01", "requires 2 arguments. Help: synthstream sample --help"),
+        (
+            "sample stream.toml --between 2026-01-01",
+            "--between: say two dates with a blank between, as in --between 20",
+        ),
+        ("sample stream.toml --between 2026-01-01 -q", "--between 2026-01-01: say two dates with a blank between"),
+        ("compare stream.toml --then 2026-01-01..2026-01-03 --now 2026-01-03..2026-01-05", "3: say two dates with a"),
         ("run nowhere.toml", "No such file"),
         ("status .", "Is a directory"),
         ("plan rows-1.parquet", "these are data"),

@@ -18,6 +18,7 @@ from synthstream.cli.maintenance import backup_command, recover_command, succeed
 from synthstream.cli.plan import ledger_command, plan_command, schema_init
 from synthstream.cli.publish import describe_command, publish_command, report_command
 from synthstream.cli.questions import compare_command, sample_command, series_command, table_command
+from synthstream.cli.reading import two_dates
 from synthstream.cli.run import run_command
 from synthstream.cli.runtime import STOPPED, fail, ignored, mannered, stopped
 from synthstream.cli.status import status_command
@@ -173,6 +174,8 @@ def _mistyped(error: Any) -> int:
     value = next((value for option, value in pairwise(sys.argv) if option in options), "")
     if words.startswith("Invalid value") and value not in words:
         words = words.replace(":", f": found {value!r}.", 1)
+    if short := re.match(r"Option '(.+)' requires 2 arguments", words):  # all such options take dates
+        words = two_dates(short[1])
     if wrong := re.match(r"No such (?:command|option):? '?([\w-]+)", words):
         for name in (name for name, others in _ELSEWHERE.items() if wrong[1] in others.split()):
             words = f"{words.partition('.')[0]}. Did you mean '{name}'?"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from synthstream.cli.common import Simulate, console
-from synthstream.cli.reading import At, Between, Place, Where, all_of, apart, chosen, format_of, window, write
+from synthstream.cli.reading import At, Between, Place, Where, all_of, apart, chosen, format_of, pair, window, write
 from synthstream.cli.runtime import fail
 
 if TYPE_CHECKING:
@@ -255,10 +255,12 @@ def compare_command(
         list[str] | None, typer.Argument(help="Columns of the table to compare; none: every published table.")
     ] = None,
     now: Annotated[
-        tuple[str, str] | None, typer.Option(metavar="FROM TO", help="The later dates, widened to whole ticks.")
+        tuple[str, str] | None,
+        typer.Option(metavar="FROM TO", callback=pair, help="The later dates, widened to whole ticks."),
     ] = None,
     then: Annotated[
-        tuple[str, str] | None, typer.Option(metavar="FROM TO", help="The earlier dates, widened to whole ticks.")
+        tuple[str, str] | None,
+        typer.Option(metavar="FROM TO", callback=pair, help="The earlier dates, widened to whole ticks."),
     ] = None,
     csv: _Csv = False,
     output: _Output = None,

@@ -44,9 +44,26 @@ At = Annotated[
         help="The release of a tick, from 0, or the newest one that ended by a date; left out: the newest.",
     ),
 ]
+
+
+def two_dates(option: str, found: str = "") -> str:
+    """What to say of an option that did not get its two dates."""
+    return f"{f'{option} {found}'.strip()}: say two dates with a blank between, as in {option} 2026-01-01 2026-02-01."
+
+
+def pair(param: typer.CallbackParam, value: tuple[str, str] | None) -> tuple[str, str] | None:
+    """The two dates of an option, refused here if it took another option for one of them."""
+    if value is not None and any(word.startswith("-") for word in value):
+        found = "" if value[0].startswith("-") else value[0]
+        raise SystemExit(fail(two_dates(param.opts[0], found)))
+    return value
+
+
 Between = Annotated[
     tuple[str, str] | None,
-    typer.Option(metavar="FROM TO", help="Only events from one date to before another, widened to whole ticks."),
+    typer.Option(
+        metavar="FROM TO", callback=pair, help="Only events from one date to before another, widened to whole ticks."
+    ),
 ]
 
 
