@@ -45,6 +45,13 @@ _FORMS = {
     "homepage": "use an address, as in https://example.org",
     "licence": "use a name such as CC-BY-4.0, or the address of its text",
 }
+# What keys take that an empty text was given to.
+_EMPTY = {
+    "name": "use at least one letter or digit",
+    "state": 'name a folder, as in "state"; exact counts lie there, and nobody else may read it',
+    "sink.path": 'name a folder, as in "releases"',
+    "source.path": 'name the files, as in "visits-*.csv"',
+}
 _PLAIN = "use letters, digits and the signs _ . -"
 
 
@@ -237,6 +244,8 @@ def _worded(detail: Any, path: Path, key: str) -> str:
     found = detail.get("input")
     if kind == "string_pattern_mismatch":
         return f"{key} = {found!r}: {_FORMS.get(last, _PLAIN)}"
+    if kind == "string_too_short":
+        return f"{key} = {found!r}: {_EMPTY.get(key, 'must not be empty')}"
     if kind == "missing" and len(path) == 1 and last in _SECTIONS:
         return f"{key}: this section is required. Begin it with {_heading(last)}, and write its keys below"
     if kind in ("missing", "union_tag_not_found"):
@@ -278,6 +287,7 @@ def _why(key: str) -> str:
     return {
         "epsilon": "; it has no default, because it is the promise",
         "delta": "; it has no default; 0 asks for pure epsilon-DP",
+        "state": f"; {_EMPTY['state']}",
         "unit": f"; it has no default. Say {_UNITS}",
         "person": "; name the column that holds each person's key",
         "max_events": "; at most this number of events of each person count, and further ones are left out",
