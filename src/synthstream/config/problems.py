@@ -184,20 +184,26 @@ def _split(loc: Path) -> tuple[Path, str | None]:
     return (*loc[:at], *loc[at + 1 :]), str(loc[at]) if len(loc) > at else None
 
 
-# The commonest slips: what is said of them, how the line looks, and how to mend it.
+_LIST, _QUOTES = '["A", "B"]', 'Texts stand in quotes: "A", not A'
+
+# The commonest slips: what is said of them; how the line looks, and behind \0 what stands at the place that is named;
+# and how to mend it.
 _SLIPS = (
-    ("", r"=\s*\[?\s*[“”„‘’‚«»]", 'Quotation marks are straight ones, as in "visits"'),
+    ("", r"(=\s*\[?\s*|\0)[“”„‘’‚«»]", 'Quotation marks are straight ones, as in "visits"'),
     (
         "Unescaped|Invalid hex",
         "",
         "In double quotes \\ begins an escape: write / in a path, or put it in '...'",
     ),
     (r"Illegal character '\\n'|Expected \"'\"", "", "A quotation mark is not closed"),
+    ("Unclosed array", r"\0[\"'\d;+-]", "In a list texts stand in quotes, and commas between them"),
     ("Unclosed array", "", "A list ends with ]: it is missing above"),
     ("Expected '='", r"^\s*[\w.-]+\s*:", "After a key stands =, not :"),
     ("", r"=\s*(True|False)\b", "Write true or false, in small letters"),
     ("", r"=\s*\d+([-./])\d+\1\d", "Dates are written as 2026-01-31"),
-    ("", r"=\s*\[?\s*(?!true|false)\d*[A-Za-z_]", "Texts stand in quotes"),
+    ("", r"=\s*\(|=\s*\{[^={}:]*\}", f"A list stands in brackets, as in {_LIST}"),
+    ("", r"=\s*\[?\s*(?!true|false)\d*[A-Za-z_]", _QUOTES),
+    ("Invalid value", r"\0[^\s,\]]", _QUOTES),
 )
 
 
@@ -205,8 +211,9 @@ def hint_of(text: str, error: str) -> str:
     """How to mend TOML that cannot be read, by its line and what is said of it; nothing where that is not clear."""
     if text.endswith(".toml") and "\n" not in text:
         return f". This is a path, and here its text is asked for. A stream of a file is synthstream.open({text!r})"
-    number = re.search(r"at line (\d+)", error)
+    number = re.search(r"at line (\d+), column (\d+)", error)
     line = text.splitlines()[int(number[1]) - 1] if number and int(number[1]) <= len(text.splitlines()) else ""
+    seen = f"{line}\0{line[int(number[2]) - 1 :]}" if number else ""
     section = re.match(rf"\s*\[+\s*({'|'.join(_ARRAYS)})\b", line)
     single = section and re.search(rf"^\s*\[\s*{section[1]}\s*\]", text, re.MULTILINE)
     if section and single and ("twice" in error or "overwrite" in error):
@@ -215,10 +222,8 @@ def hint_of(text: str, error: str) -> str:
         return f". {key[1].strip()} is there before. Leave one of them"
     if comma := re.search(r"=\s*([-+]?\d+),(\d+)\s*(#.*)?$", line):
         return f". Numbers take a decimal point, as in {comma[1]}.{comma[2]}"
-    return next((f". {hint}" for said, form, hint in _SLIPS if re.search(said, error) and re.search(form, line)), "")
+    return next((f". {hint}" for said, form, hint in _SLIPS if re.search(said, error) and re.search(form, seen)), "")
 
-
-_LIST = '["A", "B"]'
 
 # What pydantic says of a key, or of a section in other brackets, where a section must be.
 _NO_SECTION = ("model_type", "model_attributes_type", "dict_type", "tuple_type")
