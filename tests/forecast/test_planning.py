@@ -81,6 +81,21 @@ def test_what_lies_beyond_the_horizon_stands_there_and_is_said() -> None:
     assert not any("covers" in note for note in of(GOOD, rows=False, at_ticks=[3]).notes)
 
 
+@pytest.mark.parametrize(
+    ("ticks", "told"),
+    [([10], "(tick 10)."), ([3, 1000, 9], "(tick 9, tick 1,000)."), ([8, 9], "(tick 9)."), ([3, 8], "")],
+)
+def test_each_tick_that_was_asked_for_beyond_the_horizon_is_named(ticks: list[int], told: str) -> None:
+    notes = [note for note in of(GOOD, rows=False, at_ticks=ticks).notes if "The budget covers 8 ticks" in note]
+    assert [note.rpartition("last one ")[2] for note in notes] == [told] * bool(told)
+
+
+def test_a_last_tick_with_a_comma_in_its_number_lies_within_the_horizon() -> None:
+    long = GOOD.replace("horizon = 8", "horizon = 3650")
+    for asked in ({}, {"at_ticks": [3650]}):
+        assert not any("covers" in note for note in of(long, rows=False, **asked).notes)
+
+
 @pytest.mark.parametrize("ticks", [[], [0], [-3, 4]])
 def test_ticks_begin_at_one(ticks: list[int]) -> None:
     with pytest.raises(ConfigError, match="at_ticks"):

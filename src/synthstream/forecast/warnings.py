@@ -340,11 +340,10 @@ def notes_of(config: StreamConfig, moments: Mapping[int, str]) -> tuple[str, ...
         moments: number of ticks -> what it was asked as.
     """
     notes, horizon = [], config.clock.horizon
-    if horizon is not None and horizon in moments and "," in moments[horizon]:
-        notes.append(
-            f"The budget covers {horizon:,} ticks. What was asked for later ticks is forecast for the "
-            f"last one ({moments[horizon]})."
-        )
+    asked = [] if horizon is None else moments.get(horizon, "").split(", ")
+    if later := [name for name in asked if name.startswith("tick ") and name != f"tick {horizon:,}"]:
+        beyond = "What was asked for later ticks is forecast for the last one"
+        notes.append(f"The budget covers {horizon:,} ticks. {beyond} ({', '.join(later)}).")
     if config.clock.wait is not None:
         notes.append(
             f"Each tick is closed {config.clock.wait} after its end. Rows that come until then count in their own "
