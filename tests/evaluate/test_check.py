@@ -162,6 +162,9 @@ def test_day_or_month_first_is_asked_where_no_text_tells(tmp_path: Path) -> None
         ("1767225600000000", "microseconds"),
         ("2026-01-01 00:00:00.5+00", "%Y-%m-%d %H:%M:%S%.f%#z"),
         ("2026-01-01T00:00:00+05", "%Y-%m-%dT%H:%M:%S%.f%#z"),
+        ("2026-01-01T00:00Z", "%Y-%m-%dT%H:%M%#z"),
+        ("2026-01-01 00:00+05:30", "%Y-%m-%d %H:%M%#z"),
+        ("20260101T000000Z", "%Y%m%dT%H%M%S%#z"),
     ],
 )
 def test_what_programs_write_for_times_is_told_with_the_key(tmp_path: Path, cell: str, form: str) -> None:

@@ -29,7 +29,10 @@ _TIMES = (
 # So many different texts are tried, the most frequent ones; a format must read this share of their rows.
 _TRIED, _MOST = 200, 0.9
 _EPOCHS = {10: "seconds", 13: "milliseconds", 16: "microseconds"}  # since 1970, by their digits
-_OF_HOURS = ("%Y-%m-%d %H:%M:%S%.f%#z", "%Y-%m-%dT%H:%M:%S%.f%#z")  # offsets without minutes, as COPY writes them
+# Offsets without minutes, as COPY writes them; and offsets, or Z, of times without seconds or signs.
+_ZONED = (
+    "%Y-%m-%d %H:%M:%S%.f%#z", "%Y-%m-%dT%H:%M:%S%.f%#z", "%Y-%m-%dT%H:%M%#z", "%Y-%m-%d %H:%M%#z", "%Y%m%dT%H%M%S%#z",
+)  # fmt: skip
 _ISO = "They are ISO 8601: leave datetime_format out."
 _WORDS = {"d": "day", "m": "month", "Y": "year", "y": "year (2 digits)", "b": "month", "B": "month"}
 _WORDS |= {"H": "hour", "I": "hour", "M": "minute", "S": "second", "p": "AM or PM"}
@@ -116,9 +119,9 @@ def _lines_of_times(column: str, listed: Sequence[tuple[str, int]]) -> tuple[str
     texts = pl.Series([text for text, _ in listed], dtype=pl.String)
     if _most(listed, times(texts, timezone="UTC")):
         return _ISO, ()
-    for form in _OF_HOURS:
+    for form in _ZONED:
         if _most(listed, times_as(texts, [form])):
-            return "They have offsets of hours.", (Line("datetime_format", f'"{form}"', column),)
+            return "They have offsets, or Z, which this form reads.", (Line("datetime_format", f'"{form}"', column),)
     formats = times_of(listed)
     if not formats:
         return "No format is known that reads most of them.", ()
