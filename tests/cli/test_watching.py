@@ -146,6 +146,17 @@ def test_warnings_are_made_only_where_they_are_shown(folder: Path, monkeypatch: 
         assert len(asked) == times, words
 
 
+def test_a_run_says_in_full_what_is_new_and_names_what_earlier_releases_showed(tmp_path: Path) -> None:
+    visits([1, 2, 3] * 400, ward="nowhere").write_parquet(tmp_path / "visits-1.parquet")
+    written(tmp_path)
+    again = "As in earlier releases: columns.ward."
+    for day, told in (("2", "Warning: columns.ward:"), ("4", again), ("4", again)):
+        out = synthstream("run", "stream.toml", "--simulate", "--until", f"2026-01-0{day}", cwd=tmp_path).stdout
+        assert [line for line in out.splitlines() if "columns.ward" in line and line.startswith(told)]
+        assert out.count("columns.ward") == 1
+    assert "Warning: columns.ward:" in synthstream("status", "stream.toml", "--simulate", cwd=tmp_path).stdout
+
+
 NOTE = """
 import os, pathlib, sys
 place = pathlib.Path(os.environ["SYNTHSTREAM_RELEASE"])

@@ -286,7 +286,7 @@ def _stopped(stream: Stream | None, before: int) -> str:
 
 
 def _described(stream: Stream, shown: Console, told: set[str]) -> None:
-    """Bring what portals read up to date, and say what stands out in the releases, each thing once.
+    """Bring what portals read up to date, and say what stands out in the releases: in full where it is new.
 
     The releases are out: a failure here takes nothing back.
     """
@@ -296,7 +296,11 @@ def _described(stream: Stream, shown: Console, told: set[str]) -> None:
 
     with suppress(Exception):  # nothing that is said of releases may stop the next one
         cautions = [one for one in noticed(stream.config, new=stream.new) if one.about not in told]
-        cautioned(shown, cautions)
+        before = {one.about for one in noticed(stream.config, back=stream.new)} if cautions else set[str]()
+        cautioned(shown, [one for one in cautions if one.about not in before])
+        if again := [one.about for one in cautions if one.about in before]:
+            about = ", ".join(dict.fromkeys(again))
+            shown.print(f"As in earlier releases: {about}. `synthstream status` says it in full.")
         told |= {caution.about for caution in cautions}
     from synthstream.publish.catalogue import describe
 

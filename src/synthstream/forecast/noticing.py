@@ -50,13 +50,14 @@ class Tick(NamedTuple):
     stderr: float
 
 
-def noticed(config: StreamConfig, *, new: int = _NEWEST) -> tuple[Caution, ...]:
+def noticed(config: StreamConfig, *, new: int = _NEWEST, back: int = 0) -> tuple[Caution, ...]:
     """Warnings of the releases of a stream, from them alone; none if there are no releases, or they cannot be read.
 
     Args:
         config: with a [sink]; without one, nothing is looked at.
         new: number of ticks that nobody was told of yet. Beside them, a tick is told of while it is one of the few that
             the next one is compared with.
+        back: as they were before so many of the newest releases.
     """
     if config.sink is None:
         return ()
@@ -64,12 +65,12 @@ def noticed(config: StreamConfig, *, new: int = _NEWEST) -> tuple[Caution, ...]:
         sink, config = parquet_sink(config.sink), as_published(config)
         refuse_other_releases(config, sink)
         last = sink.last()
-        if last is not None:
-            builder = from_releases(config, sink, sink.measured, tick=last.tick, secure=True).once()
-            newest, law = builder.whole(last.tick), partial(chance, gaussian=_all_gaussian(builder.claim))
-            ticks = increments(builder, last.tick)
-            told = last.tick - max(new, _BEFORE)
-            events = events_up_to(builder, last.tick)
+        if last is not None and (tick := last.tick - back) >= 0:
+            builder = from_releases(config, sink, sink.measured, tick=tick, secure=True).once()
+            newest, law = builder.whole(tick), partial(chance, gaussian=_all_gaussian(builder.claim))
+            ticks = increments(builder, tick)
+            told = tick - max(new, _BEFORE)
+            events = events_up_to(builder, tick)
             return (*of_ticks(config, ticks, events, law, told=told), *of_columns(config, newest, law))
     return ()
 
