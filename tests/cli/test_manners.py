@@ -299,6 +299,7 @@ def test_verify_tells_a_finding_from_nothing_to_check(folder: Path) -> None:
         ("status .", "Is a directory"),
         ("plan rows-1.parquet", "these are data"),
         ("check stream.toml nope.csv", "nope.csv: there is no such file. Check the path."),
+        ("check stream.toml folder.csv", "folder.csv: is a folder. Name the files in it."),
         ("plan notes.txt", "not valid TOML"),
         ("schema init notes.txt", "only files that end in"),
         ("schema init .", "this is a folder. Name one of the files in it"),

@@ -18,7 +18,7 @@ import polars as pl
 
 from synthstream.config.config import StreamConfig
 from synthstream.config.sources import DeltaConfig
-from synthstream.errors import ConfigError, FileDamaged, SchemaError
+from synthstream.errors import ConfigError, FileDamaged, SchemaError, SourceError
 from synthstream.evaluate.formats import alike, nobody, texts_of
 from synthstream.evaluate.twice import Files, files_in, twice
 from synthstream.ingest.counting import columns_of, encode, file_of, files_of, in_threads
@@ -181,6 +181,8 @@ def look(
         if not isinstance(path, Path):
             found, frames = found + _all_of(config, None, slices(path, _CHUNK)), frames + 1
             continue
+        if path.is_dir():
+            raise SourceError(f"{path}: is a folder. Name the files in it.")
         source = file_of(config, path) if said else files_of(config) or file_of(config, path)
         try:
             total = _all_of(config, source, source.as_written().read(path, chunk_rows=_CHUNK))
