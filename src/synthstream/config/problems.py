@@ -30,6 +30,7 @@ _VALUES |= {"datetime_type": "a date without quotes, or the number of its part"}
 
 # What a key takes that takes a word or a number.
 _EITHER = {"horizon": 'a number of ticks, or "unbounded"', "rows": 'a number of rows, or "total"'}
+_NUMBER = r"'[-+]?[\d.]+(e[-+]?\d+)?'"
 
 # Types of columns, and keys, as other programs call them.
 _TYPES = {"float": "number", "double": "number", "decimal": "number", "string": "category", "text": "category"}
@@ -143,7 +144,8 @@ class Problems:
             meant = self._meant(path, known, section=isinstance(detail["input"], dict | list))
             return f"{key}: there is no such key here.{meant} Allowed: {', '.join(known)}"
         if path and path[-1] in _EITHER and detail["type"] != "missing":
-            return f"{key} = {detail['input']!r}: use {_EITHER[str(path[-1])]}"
+            bare = "; write a number without quotes" if re.fullmatch(_NUMBER, repr(detail["input"])) else ""
+            return f"{key} = {detail['input']!r}: use {_EITHER[str(path[-1])]}{bare}"
         return self._worded(detail, path, key)
 
     def _worded(self, detail: Any, path: Path, key: str) -> str:
@@ -280,7 +282,7 @@ def _worded(detail: Any, path: Path, key: str) -> str:
     if kind in ("list_type", "tuple_type"):
         hint = f"; write it in brackets, as in {'[0, 18, 65]' if last == 'edges' else _LIST}"
         hint += "; `schema init --codebook` drafts a long list" if last == "values" else ""
-    elif kind in ("float_type", "int_type") and re.fullmatch(r"'[-+]?[\d.]+(e[-+]?\d+)?'", repr(found)):
+    elif kind in ("float_type", "int_type") and re.fullmatch(_NUMBER, repr(found)):
         hint = "; write it without quotes"
     elif last == "every":
         hint += f', as in "{found}d"'
