@@ -249,7 +249,8 @@ class FileSource:
         if "\N{REPLACEMENT CHARACTER}" in "".join(names):
             return f" The line of its header is no text in {self.dialect.encoding}."
         none = set(map(bare, self.columns)).isdisjoint(map(bare, names))
-        return " If its first line is a row, name the columns in [source]: header = [...]." if none else ""
+        further = "; if the names stand further down, say in which line: header = 3"
+        return f" If its first line is a row, name the columns in [source]: header = [...]{further}." if none else ""
 
     def _csv(self, path: Path, chunk_rows: int) -> Iterator[pl.DataFrame]:
         with opened(path, self.dialect.encoding) as file:
