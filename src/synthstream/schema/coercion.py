@@ -114,7 +114,7 @@ def require(columns: Sequence[str], found: Sequence[str], *, of: str = "") -> No
         raise SchemaError(f"{of}{_named(missing)} missing.{hint} Nothing was counted.")
     doubled = [name for name in columns if list(found).count(name) > 1]
     if doubled:
-        raise SchemaError(f"{of}{_named(doubled)} there twice. Nothing was counted.")
+        raise SchemaError(f"{of}{_named(doubled)} there twice. Rename all but one. Nothing was counted.")
 
 
 def _meant(missing: Sequence[str], columns: Sequence[str], found: Sequence[str]) -> str:
