@@ -7,8 +7,9 @@ import re
 import numpy as np
 import pytest
 
+from synthstream.partition import LEAST, WHOLE
 from synthstream.strategies import levels as planning
-from synthstream.strategies.levels import Schedule, evenness, levels_of
+from synthstream.strategies.levels import EVEN, Schedule, evenness, levels_of
 
 # The order of a sum, which decides its last bits alone.
 UNBOUND = ["_BLOCK"]
@@ -30,3 +31,17 @@ def test_last_bits_of_masses_do_not_decide_how_evenly_nodes_are_halved() -> None
     masses = rng.random(64)
     near = masses * (1 + 1e-12 * rng.random(64))
     assert evenness(levels_of(near, 100, 7)).tolist() == evenness(levels_of(masses, 100, 7)).tolist()
+
+
+@pytest.mark.parametrize(
+    ("joint", "below", "first", "further"), [(1, 1, 2, 4), (2, 1, 2, 16), (2, 2, 4, 32), (3, 2, 4, 32)]
+)
+def test_masses_that_are_worth_a_reading_and_a_further_one(joint: int, below: int, first: int, further: int) -> None:
+    """In units of noise. A first reading of two levels tells of the level between, too, and is worth half of the mass.
+
+    All of the budget goes into what the first reading is about, until a further one is worth it.
+    """
+    how, masses = Schedule(dimension=2, joint=joint), np.outer([first, further], [0.999, 1.001]).ravel()
+    units = how.nodes(masses, np.full(4, WHOLE), EVEN, 8, 1.0, joint, below).tolist()
+    assert units[:3] == [-1, WHOLE, WHOLE]
+    assert LEAST <= units[3] < WHOLE
