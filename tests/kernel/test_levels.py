@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from synthstream.kernel.points import checked_nodes
 from synthstream.partition import LEAST, WHOLE
 from synthstream.strategies import levels as planning
 from synthstream.strategies.levels import EVEN, Schedule, evenness, levels_of
@@ -45,3 +49,24 @@ def test_masses_that_are_worth_a_reading_and_a_further_one(joint: int, below: in
     units = how.nodes(masses, np.full(4, WHOLE), EVEN, 8, 1.0, joint, below).tolist()
     assert units[:3] == [-1, WHOLE, WHOLE]
     assert LEAST <= units[3] < WHOLE
+
+
+@st.composite
+def levels(draw: st.DrawFn) -> tuple[Schedule, tuple[Any, ...]]:
+    """A schedule, and what it is asked of one level: masses, what is left of the budget, and facts of the epoch."""
+    below, scale = draw(st.integers(1, 3)), draw(st.floats(1e-6, 1e6))
+    joint = below + draw(st.integers(0, 2))
+    noises = draw(st.lists(st.just(-np.inf) | st.floats(-2, 30), max_size=8))  # binary logarithms
+    left = draw(st.lists(st.sampled_from([0, 1, LEAST, WHOLE]) | st.integers(0, WHOLE), min_size=8, max_size=8))
+    even = draw(st.lists(st.floats(0, 1), max_size=20))
+    of_nodes = scale * 2.0 ** np.array(noises), np.array(left[: len(noises)], dtype=np.int64)
+    schedule = Schedule(dimension=draw(st.integers(1, 6)), joint=joint)
+    return schedule, (*of_nodes, np.array(even), draw(st.integers(1, 30)), scale, joint, below)
+
+
+@settings(max_examples=200)
+@given(levels())
+def test_the_kernel_takes_whatever_a_level_is_planned_to_spend(asked: tuple[Schedule, tuple[Any, ...]]) -> None:
+    schedule, facts = asked
+    units = schedule.nodes(*facts)
+    assert checked_nodes(units, facts[1]).tolist() == units.tolist()
