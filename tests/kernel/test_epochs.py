@@ -59,7 +59,8 @@ def test_the_claim_spends_the_budget_and_not_more(neighbours: Neighbours, picks:
 
 def test_the_claim_is_the_formula_of_the_theorem() -> None:
     m = mechanism(picks=2, neighbours="replace-one")
-    singles = sum(2 / Fraction(float(b)) for b in m.scales[2][m.order == 1])
+    assert m.groups == [(1, 2, 3)]
+    singles = 2 / Fraction(float(m.scales[2][1]))
     larger = 2 * (Fraction(m.choice_epsilon(2)) + 2 / Fraction(float(m.scales[2][m.order == 2][0])))
     assert m.claim().pure == 2 / Fraction(m.total_multiplier) + singles + larger
 

@@ -76,7 +76,7 @@ def test_larger_tables_of_an_epoch_are_claimed_at_what_the_dearest_cost(monkeypa
     tables = np.array([0, 0.01, 0.01, 0.01, 0.01, 0.9, 0.01])
     monkeypatch.setattr("synthstream.kernel.epochs.in_epochs", lambda *_, **__: {1: EpochShares(0.01, 0.01, tables)})
     mechanism = Epochs(workload=WORKLOAD, budget=PURE, horizon=TICKS, picks=1)
-    assert mechanism.claim().pure == pytest.approx(0.01 + 3 * 0.01 + 0.01 + 0.9)
+    assert mechanism.claim().pure == pytest.approx(0.01 + 0.01 + 0.01 + 0.9)  # single columns get noise together
 
 
 @pytest.mark.parametrize("ends", [(1, 2, 7), (9,), (3, 4, 5, 6, 9)])

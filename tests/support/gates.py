@@ -26,13 +26,15 @@ class Call(NamedTuple):
     """One call of a gate: what it was given, and what it answered.
 
     The scale of a choice is sensitivity / epsilon: what a change of one in the scores costs is 1 / scale. The value of
-    paths of comparisons is their margins, repeats and starts, one after the other.
+    paths of comparisons is their margins, repeats and starts, one after the other. Tables that get noise together have
+    so many cells each.
     """
 
     kind: str
     value: IntArray
     scale: Scale
     answer: IntArray
+    cells: tuple[int, ...] = ()
 
 
 class ExactGate(Gate):
@@ -83,7 +85,7 @@ def _call(question: Question, answer: IntArray) -> Call:
     # The caller may go on to change its arrays in place.
     scale = question.scale.copy() if isinstance(question.scale, np.ndarray) else question.scale
     about = [part for name, part in vars(question).items() if isinstance(part, np.ndarray) and name != "scale"]
-    return Call(question.kind, np.concatenate(about), scale, answer.copy())
+    return Call(question.kind, np.concatenate(about), scale, answer.copy(), getattr(question, "cells", ()))
 
 
 def path_cost(trace_a: Sequence[Call], trace_b: Sequence[Call]) -> tuple[Fraction, Fraction]:
@@ -91,8 +93,8 @@ def path_cost(trace_a: Sequence[Call], trace_b: Sequence[Call]) -> tuple[Fractio
 
     Returns:
         rho: sum of (v - v')^2 / (2 sigma^2) over all elements of all Gaussian calls.
-        epsilon: sum of |v - v'| / scale over all elements of all Laplace calls, and of the largest |v - v'| / scale of
-            every choice.
+        epsilon: sum of |v - v'| / scale over all elements of all Laplace calls, of the largest |v - v'| / scale of
+            every choice, and of the largest such sum over a table of tables that get noise together.
 
     Raises:
         TraceMismatch: the runs differ in the number, kind, shape or scale of calls.
@@ -121,6 +123,10 @@ def path_cost(trace_a: Sequence[Call], trace_b: Sequence[Call]) -> tuple[Fractio
         if a.kind == "choose":
             sizes[float(np.max(a.scale))] += max(abs(int(x) - int(y)) for x, y in zip(a.value, b.value, strict=True))
             continue
+        if a.kind == "joint":
+            off = np.abs(a.value - b.value)
+            sizes[float(np.max(a.scale))] += max(int(table.sum()) for table in np.split(off, np.cumsum(a.cells)[:-1]))
+            continue
         scales = np.broadcast_to(a.scale, a.value.shape)
         for i in np.flatnonzero(a.value != b.value):
             change = int(a.value[i]) - int(b.value[i])
@@ -139,5 +145,5 @@ def _compare(number: int, a: Call, b: Call) -> None:
     # A path has a run more for each arrival: only the number of paths is public.
     if a.value.shape != b.value.shape and a.kind != "passes":
         raise TraceMismatch(f"call {number}: shape {a.value.shape} in one run, {b.value.shape} in the other")
-    if not np.array_equal(a.scale, b.scale):
+    if not np.array_equal(a.scale, b.scale) or a.cells != b.cells:
         raise TraceMismatch(f"call {number}: the scale differs between the runs")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -13,14 +14,15 @@ from synthstream.kernel.choosing import GRID, l1_scores
 from synthstream.kernel.counters import State
 from synthstream.kernel.counters.base import clip, inner, outer
 from synthstream.kernel.gate import Gate
+from synthstream.kernel.joint import LEAST_SCALE, MOST_CELLS
 from synthstream.kernel.sampling import LARGEST_SCALE
 from synthstream.kernel.tables import TableMechanism
 from synthstream.kinds import EDITION, Noise
 from synthstream.measured import Measured, fingerprint_of
 from synthstream.privacy import CHEAPER, Claim
-from synthstream.strategies.shares import USUAL, EpochShares, in_epochs
+from synthstream.strategies.shares import USUAL, EpochShares, in_epochs, together
 from synthstream.strategies.times import EpochPlanner, EpochTimes, refuse_growth
-from synthstream.strategies.variances import of_difference
+from synthstream.strategies.variances import joint_variance, of_difference
 from synthstream.workload import Candidates, FloatArray, IntArray
 
 # An epoch has at most so many parts. Of signed events a part ends when there are a tenth more rows than at its begin,
@@ -50,7 +52,7 @@ class Epochs(TableMechanism):
                     the tables of one column of one of its parts
         Theorem     epochs, choose, and that of the total's counter
         Trusts      the workload, the budget's parts and the clock are public
-    Accuracy:       variance(t) for the total, 2 (a / epsilon_q)^2 for each cell of a table measured in an epoch
+    Accuracy:       variance(t) for the total, and for each cell of a table measured in an epoch
     Time, memory:   O(cells) per tick
 
     Args:
@@ -88,6 +90,8 @@ class Epochs(TableMechanism):
         if self.picks is not None and self.picks < 1:
             raise ValueError(f"picks must be at least 1, not {self.picks}")
         refuse_growth(self.growth)
+        if any(self.workload.lengths[list(group)].sum() > MOST_CELLS for group in self.groups if len(group) > 1):
+            raise ValueError(f"more than {MOST_CELLS} cells would get noise together")
         widest = max(float(scales.max()) for scales in self.scales.values())
         self.refuse_too_wide(widest < LARGEST_SCALE and self.counter.draws(float(self.running.max())))
 
@@ -113,6 +117,11 @@ class Epochs(TableMechanism):
         """Shares of the budget, by the number of larger tables in an epoch."""
         return in_epochs(self.workload, running=1 + self.counts_rows, picks=self.picks, weights=self.weights)
 
+    @cached_property
+    def groups(self) -> list[tuple[int, ...]]:
+        """Which tables of one column get noise together, by their positions."""
+        return together(self.workload, self.weights)[0]
+
     @property
     def open_to(self) -> tuple[int, ...]:
         """How many larger tables an epoch may measure, increasing."""
@@ -134,12 +143,20 @@ class Epochs(TableMechanism):
 
     @cached_property
     def scales(self) -> dict[int, FloatArray]:
-        """Noise scale of a cell of each table in an epoch, ``(marginals,)`` each, by the number of larger ones in it.
+        """Noise scale of each table in an epoch, ``(marginals,)`` each, by the number of larger ones in it.
 
-        1 for the total, which has none.
+        1 for the total, which has none. Tables that get noise together have one scale.
         """
         total, whole = np.where(self.order == 0, self.changed / self.budget.epsilon, 0.0), self.whole()
-        return {number: self.multipliers_of(total + shares.tables, whole) for number, shares in self.shares.items()}
+        found = {number: self.multipliers_of(total + shares.tables, whole) for number, shares in self.shares.items()}
+        return {number: np.maximum(scales, LEAST_SCALE) for number, scales in found.items()}
+
+    @cached_property
+    def spreads(self) -> dict[int, FloatArray]:
+        """As :attr:`scales`: of Laplace noise that is as wide as a cell's noise is."""
+        grouped = np.zeros(self.order.size, dtype=np.bool_)
+        grouped[[q for group in self.groups if len(group) > 1 for q in group]] = True
+        return {k: np.where(grouped, np.sqrt(self.variance(0, k) / 2), scales) for k, scales in self.scales.items()}
 
     def choice_epsilon(self, number: int) -> float:
         """What one choice of so many costs; 0 if there is none."""
@@ -148,13 +165,14 @@ class Epochs(TableMechanism):
     def claim(self) -> Claim:
         """What this mechanism promises for its whole life, from its configuration alone, in exact arithmetic."""
         larger = {k: sorted(each[self.order == 2].tolist())[:k] for k, each in self.scales.items()}  # the dearest
-        singles = {k: self.cost_of(each[self.order == 1].tolist()) for k, each in self.scales.items()}
+        singles = {k: self.cost_of([float(each[group[0]]) for group in self.groups]) for k, each in self.scales.items()}
         most = singles[self.open_to[-1]]  # of a part that is no whole epoch
         costs = [
             max(singles[k], most) + self.cost_of(b) + k * Fraction(self.choice_epsilon(k)) for k, b in larger.items()
         ]
         cost = self.cost_of(self.running.tolist()) + max(costs)
-        theorems = [*(("choose",) if any(map(self.choice_epsilon, self.open_to)) else ()), self.counter.theorem]
+        theorems = [*(("joint-laplace",) if any(len(group) > 1 for group in self.groups) else ())]
+        theorems += [*(("choose",) if any(map(self.choice_epsilon, self.open_to)) else ()), self.counter.theorem]
         return self.claimed(cost, theorems, public="schema, workload, clock, epochs and budget split")
 
     def variance(self, tick: int, number: int | None = None) -> FloatArray:
@@ -163,7 +181,11 @@ class Epochs(TableMechanism):
         Args:
             number: of larger tables in the epoch; left out: see :meth:`nearest`.
         """
-        fresh = np.array([self.counter.noise_variance(b) for b in self.scales[number or self.nearest()].tolist()])
+        scales = self.scales[number or self.nearest()]
+        fresh = np.array([self.counter.noise_variance(b) for b in scales.tolist()])
+        for group in self.groups:
+            if len(group) > 1:
+                fresh[list(group)] = joint_variance(self.workload.lengths[list(group)], scales[group[0]])
         return np.where(self.order == 0, self.counter.variance(tick, multiplier=self.total_multiplier), fresh)
 
     def fingerprint(self) -> str:
@@ -171,7 +193,7 @@ class Epochs(TableMechanism):
         each = [[scales.tolist(), self.choice_epsilon(number), number] for number, scales in self.scales.items()]
         facts = [self.total_multiplier, *(each[0] if len(each) == 1 else each), self.growth]
         facts += [self.counter.facts(), self.workload.marginals, *(["signed"] if self.unit.signed else [])]
-        facts += [EDITION, self.running.tolist(), _MOST_PARTS, _TENTH, _BEYOND]
+        facts += [self.groups, EDITION, self.running.tolist(), _MOST_PARTS, _TENTH, _BEYOND]
         return fingerprint_of(facts)
 
     # -- drawing ------------------------------------------------------------------------------------------------
@@ -206,19 +228,19 @@ class Epochs(TableMechanism):
         events, singles = float(running[0] - state["closed_total"]), np.flatnonzero(self.order == 1)
         number, since = self.nearest(), int(state["part"])
         if ends and "shown" in state:
-            number = self.nearest(plan.number(self.scales, max(events, 1.0), state["shown"], whole=since == begin))
+            number = self.nearest(plan.number(self.spreads, max(events, 1.0), state["shown"], whole=since == begin))
         if closes:
-            released |= self._drawn(singles, exact, gate, number if ends and since == begin else self.open_to[-1])
+            released |= self._drawn(self.groups, exact, gate, number if ends and since == begin else self.open_to[-1])
             after |= {"part": np.array(tick + 1), "rows": running[-1]}
             after["open"] = np.where(np.repeat(self.order == 1, self.workload.lengths), 0, exact)
         if ends:
             known = np.concatenate([np.zeros(0), *(released[q] for q in singles.tolist() if q in released)])
             guessed = plan.guess(max(events, 1.0), known)
             tables = self._larger(exact, guessed, gate, number)
-            drawn = self._drawn(tables, exact, gate, number)
+            drawn = self._drawn([(q,) for q in tables.tolist()], exact, gate, number)
             released |= drawn
             after |= {"open": np.zeros_like(exact), "closed_total": running[0]}
-            after |= {"shown": plan.shown(drawn, guessed, self.scales[number], events)} if "shown" in state else {}
+            after |= {"shown": plan.shown(drawn, guessed, self.spreads[number], events)} if "shown" in state else {}
         rows = float(running[-1]) if self.counts_rows else None
         return after, self.described(tick, list(released), np.concatenate(list(released.values())), since, rows)
 
@@ -230,10 +252,19 @@ class Epochs(TableMechanism):
         noise = of_difference(self.counter, int(state["part"]) - 1, tick, multiplier=self.running[-1])
         return bool(running[-1] - state["rows"] > max(state["rows"] / _TENTH, _BEYOND * np.sqrt(max(noise, 0.0))))
 
-    def _drawn(self, tables: IntArray, exact: IntArray, gate: Gate, number: int) -> dict[int, FloatArray]:
-        """Some tables with fresh noise, by their position."""
-        parts = {q: (self.workload.slice_at(q), float(self.scales[number][q])) for q in tables.tolist()}
-        return {q: gate.laplace(exact[part], scale=scale).astype(np.float64) for q, (part, scale) in parts.items()}
+    def _drawn(
+        self, groups: Iterable[tuple[int, ...]], exact: IntArray, gate: Gate, number: int
+    ) -> dict[int, FloatArray]:
+        """Tables with fresh noise, by their position: those of a group get it together, in one question."""
+        found = dict[int, FloatArray]()
+        for group in groups:
+            cells, scale = self.workload.lengths[list(group)].tolist(), float(self.scales[number][group[0]])
+            values = np.concatenate([exact[self.workload.slice_at(q)] for q in group])
+            drawn = (
+                gate.joint(values, cells=cells, scale=scale) if len(group) > 1 else gate.laplace(values, scale=scale)
+            )
+            found |= dict(zip(group, np.split(drawn.astype(np.float64), np.cumsum(cells)[:-1]), strict=True))
+        return dict(sorted(found.items()))
 
     def _larger(self, exact: IntArray, guessed: FloatArray, gate: Gate, number: int) -> IntArray:
         """Positions of so many larger tables to measure in this epoch."""

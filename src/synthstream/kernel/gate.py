@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import os
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import ClassVar
@@ -15,6 +16,7 @@ from typing import ClassVar
 import numpy as np
 
 from synthstream.kernel.choosing import LARGEST_SCORE, noisy_max
+from synthstream.kernel.joint import joint_laplace
 from synthstream.kernel.sampling import Entropy, discrete_gaussian, discrete_laplace
 from synthstream.kinds import Noise
 from synthstream.workload import FloatArray, IntArray
@@ -86,6 +88,32 @@ class Laplace(Question):
 
 
 @dataclass(frozen=True, repr=False, eq=False)
+class Joint(Question):
+    """``value`` plus noise for several tables together.
+
+    Args:
+        scale: a float.
+        cells: of each table, in the order of ``value``.
+
+    Raises ``ValueError`` unless ``cells`` add up to all values.
+    """
+
+    kind = "joint"
+    cells: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        if sum(self.cells) != self.size:
+            raise ValueError(f"cells: {sum(self.cells)} in all tables together, for {self.size} values")
+
+    @property
+    def words(self) -> str:
+        return f"{super().words} {self.cells}"
+
+    def draw(self, entropy: Entropy) -> IntArray:
+        return within_range(self.value) + joint_laplace(self.cells, float(self.scale), entropy=entropy)
+
+
+@dataclass(frozen=True, repr=False, eq=False)
 class Choice(Question):
     """Position of one of several scores, the larger ones more likely.
 
@@ -117,7 +145,7 @@ class Choice(Question):
 
 
 class Gate(ABC):
-    """Adds integer noise to exact integers: fresh in every call, independent in every element.
+    """Adds integer noise to exact integers: fresh in every call, independent in every element but for :meth:`joint`.
 
     A mechanism calls the methods below; a gate answers their questions.
     """
@@ -141,6 +169,13 @@ class Gate(ABC):
         Cost: epsilon = sum over elements of |change| / scale (theorem ``discrete-laplace``).
         """
         return self.answer(Laplace(value, scale))
+
+    def joint(self, value: IntArray, *, cells: Sequence[int], scale: float) -> IntArray:
+        """``value``, several tables one after the other, plus noise for all together; int64, shape ``(n,)``.
+
+        Cost: epsilon = largest sum of |change| in a table / scale (theorem ``joint-laplace``).
+        """
+        return self.answer(Joint(value, scale, tuple(map(int, cells))))
 
     def noisy(self, value: IntArray, *, noise: Noise, scale: Scale, about: bytes = b"") -> IntArray:
         """``value`` plus noise of a law: see :meth:`gaussian`, :meth:`laplace` and :class:`Question`."""
@@ -185,7 +220,7 @@ class SystemGate(Gate):
     Privacy:
         Unit        one change of the values passed in one call
         Cost        that of :class:`Gate`
-        Theorem     discrete-laplace, discrete-gaussian, choose, passes
+        Theorem     discrete-laplace, discrete-gaussian, joint-laplace, choose, passes
         Trusts      ``os.urandom`` returns independent uniform bytes
 
     Raises:

@@ -42,6 +42,7 @@ def _entry(config: StreamConfig, manifest: Mapping[str, Any]) -> dict[str, Any]:
     parts = "".join(f" From tick {cut['tick']} on it has other settings." for cut in cuts)
     parameters = {"epsilon": claim["pure_epsilon"]} if pure else {"rho": claim["rho"]}
     parameters |= {"epsilon": claim["epsilon"], "delta": claim["delta"]} if not pure else {}
+    together = ", also of several tables together" if "joint-laplace" in claim["theorems"] else ""
     exact = "The number of events per tick. " if config.privacy.neighbours == "replace-one" else ""
     every = "for ever" if claim["horizon"] is None else f"for {claim['horizon']} ticks"
     return {
@@ -79,7 +80,7 @@ def _entry(config: StreamConfig, manifest: Mapping[str, Any]) -> dict[str, Any]:
             "implementation": {
                 "pre_processing_eda_hyperparameter_tuning": "Columns, values, bounds and bins are public settings.",
                 "mechanisms": f"Synthstream, synthesizer {config.synthesizer.kind}; integer noise of the discrete "
-                f"{'Laplace' if pure else 'Gaussian'} law, sampled exactly from the system's randomness.",
+                f"{'Laplace' if pure else 'Gaussian'} law{together}, sampled exactly from the system's randomness.",
             },
             "resources": {"sources": about.homepage},
         },

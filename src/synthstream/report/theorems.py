@@ -18,6 +18,8 @@ STATEMENTS = {
     "group": "A promise for one event becomes a promise for a person with at most m events that count.",
     "hypercube": "Sparse counts in the nodes of a growing partition are differentially private if one event is "
     "replaced.",
+    "joint-laplace": "Integer noise for several tables together costs what the table that one event changes most "
+    "costs, and the sampler draws from its law.",
     "kary": "The k-ary tree with subtraction: each event is in few noisy spans, whose costs add up to the budget.",
     "least-error": "What releasing at many ticks costs at least in accuracy, if noise is added to sums.",
     "marginals": "All tables of the workload at every tick satisfy the one budget that is divided among them.",

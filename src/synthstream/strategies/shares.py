@@ -27,10 +27,14 @@ _POWERS = (0.0, 0.6)
 _LARGE, _MOST = 1 / 3, 0.05
 # In epochs: the total, tables of one column, the choice of larger ones, and these.
 _EPOCHS = (0.05, 0.50, 0.06, 0.39)
+# Tables of one column that get noise together leave so much of their part to larger ones.
+_SAVED = 0.3
 # An epoch measures as many larger tables as gain the most, of these numbers.
 _NUMBERS = tuple(round(2 ** (step / 3)) for step in range(36))  # 1, 2, 3, 4, 5, 6, 8, 10, 13, ..., 3251
 # What to expect where nothing tells how many will be.
 USUAL = 10
+# Tables that get noise together have at most so many cells (synthstream.kernel.joint).
+_TOGETHER = 256
 # Of points: the number of events, if it is private; an epoch.
 _POINTS = (0.04, 0.96)
 
@@ -115,12 +119,57 @@ class EpochShares(NamedTuple):
     Args:
         running: of each count at every tick.
         choices: of all choices of an epoch together.
-        tables: of each table in an epoch, if it is measured, shape ``(marginals,)``; 0 for the total.
+        tables: of each table in an epoch, if it is measured, shape ``(marginals,)``; 0 for the total. Tables that get
+            noise together have one share: each is given as all of it.
     """
 
     running: float
     choices: float
     tables: FloatArray
+
+
+def together(workload: Workload, weights: Sequence[float] | None = None) -> tuple[list[tuple[int, ...]], FloatArray]:
+    """Which tables of one column get noise together, by their positions, and the part of each: of one, its own.
+
+    A cell of a table of n cells beside D of all that get noise together is as noisy as with Laplace noise of
+    sqrt((D + 1) (D + 2) / ((n + 1) (n + 2))) times the scale. Of all ways to cut the tables, in the order of their
+    cells, the one that leaves least noise: it sums to the square of the sum over groups of the root of what each would
+    have with the whole budget. So parts are in proportion to these roots, and alone to the root of the cells.
+
+    Args:
+        weights: see :func:`in_epochs`.
+
+    Returns:
+        Groups, and the part of the group of each table, shape ``(marginals,)``, 0 for other tables.
+
+    Example:
+        >>> together(Workload.all_up_to(1, sizes=(3, 40, 2)))[0]
+        [(1, 3), (2,)]
+    """
+    cells, weighed = workload.lengths.astype(np.float64), _all(workload, weights)
+    singles = sorted(np.flatnonzero(workload.order == 1).tolist(), key=lambda q: (workload.lengths[q], q))
+    own = (cells * weighed**2)[singles]
+    spread, held = own / np.sqrt((cells + 1) * (cells + 2))[singles], cells[singles]
+    least, begins = [0.0], list[int]()
+    for end in range(1, len(singles) + 1):
+        found, noise, begin = [], 0.0, end
+        held_by, seen = 0.0, 0
+        while begin and (seen == 0 or held_by + held[begin - 1] <= _TOGETHER):
+            begin, seen = begin - 1, seen + 1
+            held_by, noise = held_by + held[begin], noise + spread[begin]
+            whole = own[begin] if seen == 1 else noise * math.sqrt((held_by + 1) * (held_by + 2))
+            found.append((least[begin] + math.sqrt(whole), begin))
+        best, begin = min(found)
+        least.append(best)
+        begins.append(begin)
+    groups, parts, end = list[tuple[int, ...]](), np.zeros(cells.size), len(singles)
+    while end:
+        begin = begins[end - 1]
+        group = tuple(sorted(singles[begin:end]))
+        groups.append(group)
+        parts[list(group)] = least[end] - least[begin]
+        end = begin
+    return sorted(groups), parts
 
 
 def in_epochs(
@@ -137,17 +186,22 @@ def in_epochs(
     """
     larger = int(np.sum(workload.order == 2))
     numbers = sorted({min(number, larger) for number in ((picks,) if picks else _NUMBERS)})
-    roots = np.where(workload.order == 1, np.sqrt(workload.lengths) * _all(workload, weights), 0.0)
-    return {number: _in_an_epoch(workload, running, number, roots, several=not picks) for number in numbers}
+    groups, singles = together(workload, weights)
+    singles /= max(sum(float(singles[group[0]]) for group in groups), 1e-300)
+    parts, saved = np.array(_EPOCHS), _SAVED * sum(float(singles[group[0]]) for group in groups if len(group) > 1)
+    parts[1:] = parts[1] * (1 - saved), *(parts[2:] * (1 + parts[1] * saved / parts[2:].sum()))
+    return {number: _in_an_epoch(workload, running, number, parts, singles, several=not picks) for number in numbers}
 
 
-def _in_an_epoch(workload: Workload, running: int, larger: int, roots: FloatArray, *, several: bool) -> EpochShares:
+def _in_an_epoch(
+    workload: Workload, running: int, larger: int, parts: FloatArray, singles: FloatArray, *, several: bool
+) -> EpochShares:
     """Shares for so many larger tables. They are chosen unless they are all.
 
     Where there may be several numbers, fewer tables than usual have less for all of them together, but more for each,
     and tables of one column have what that leaves; if all are measured, the larger tables have what choices would cost.
     """
-    order, parts = workload.order, np.array(_EPOCHS)
+    order, parts = workload.order, parts.copy()
     choices = larger < np.sum(order == 2)
     parts[0] *= running
     if not np.any(order == 1):
@@ -160,6 +214,5 @@ def _in_an_epoch(workload: Workload, running: int, larger: int, roots: FloatArra
     if not choices:
         parts[2:] = 0.0, parts[3] + (parts[2] if several else 0.0)
     parts /= parts.sum()
-    tables = np.where(order == 1, parts[1] * roots / max(roots.sum(), 1.0), 0.0)
-    tables = np.where(order == 2, parts[3] / max(larger, 1), tables)
+    tables = np.where(order == 2, parts[3] / max(larger, 1), parts[1] * singles)
     return EpochShares(float(parts[0]) / running, float(parts[2]), tables)

@@ -80,12 +80,10 @@ def of_epochs(mechanism: Epochs) -> AuditTargets:
         if "choose" in mechanism.claim().theorems
         else ""
     )
-    workload = mechanism.workload
-    scales = mechanism.scales[mechanism.nearest()]
-    singles, larger = (
-        scales[mechanism.order == 1].tolist(),
-        scales[mechanism.order == 2].tolist()[: mechanism.nearest()],
-    )
+    workload, scales = mechanism.workload, mechanism.scales[mechanism.nearest()]
+    alone = [[workload.marginals[q] for q in group] for group in mechanism.groups]
+    larger = scales[mechanism.order == 2].tolist()[: mechanism.nearest()]
+    asked = np.array([float(scales[group[0]]) for group in mechanism.groups] + larger)
 
     class AsUsual(Ahead):
         """Measures as many larger tables in every epoch, so that all runs of an audit have the same noise."""
@@ -98,7 +96,24 @@ def of_epochs(mechanism: Epochs) -> AuditTargets:
         rows = [np.abs(counts[workload.slice_of(())])] if mechanism.counts_rows else []
         return mechanism.step(mechanism.init(), np.concatenate([counts, *rows]), gate, AsUsual(workload=workload))[1]
 
-    tables = _tables(mechanism, np.array(singles + larger), measured, gaussian=False)
+    def read(found: Measured, without: IntArray, change: IntArray) -> FloatArray:
+        """How much nearer each question's answer is to the counts with the events, by the norm that its noise falls
+        with: from 0 to the change.
+        """
+        groups = [*alone, *([m] for m in found.workload.marginals if len(m) > 1)]
+        each = np.full(asked.size, np.nan)
+        for place, group in enumerate(groups):
+            moved = [change[workload.slice_of(m)] for m in group]
+            off = [found.marginal(m)[0].ravel() - without[workload.slice_of(m)] for m in group]
+            first, then, most = (
+                max(float(np.abs(table).sum()) for table in tables)
+                for tables in (off, [a - b for a, b in zip(off, moved, strict=True)], moved)
+            )
+            each[place] = (first - then + most) / 2
+        return each
+
+    number = sum(map(len, alone)) + len(larger)
+    tables = _tables(mechanism, asked, measured, gaussian=False, number=number, read=read)
     rows = [_one_cell("the rows of either sign", mechanism.counter, float(m)) for m in mechanism.running[1:]]
     return AuditTargets([], [total, *rows, tables], caveat)
 
@@ -209,24 +224,39 @@ class _Unfitted:
 
 
 def _tables(
-    mechanism: Epochs | InRounds, scales: FloatArray, step: Callable[[IntArray, Gate], Measured], *, gaussian: bool
+    mechanism: Epochs | InRounds,
+    scales: FloatArray,
+    step: Callable[[IntArray, Gate], Measured],
+    *,
+    gaussian: bool,
+    number: int | None = None,
+    read: Callable[[Measured, IntArray, IntArray], FloatArray] | None = None,
 ) -> DrawTarget:
-    """The tables that are measured in the first tick; an epoch ends with it."""
+    """The tables that are measured in the first tick; an epoch ends with it.
+
+    Args:
+        scales: of each question's noise.
+        number: of tables; left out: one for each question.
+        read: readings, one for each question, which move by what a unit changes; left out: two cells of each table.
+    """
     loss = mechanism.changed / scales
     events = max(1, round(POWER / float(np.median(1 / scales))))
     without, present = _neighbours(mechanism, events)
 
     def draw(side: int, gate: Gate) -> FloatArray:
         measured = step(present if side else without, gate)
+        if read is not None:
+            return read(measured, without, present - without)
         return _changed_cells(mechanism.workload, measured, without, present - without, len(scales))
 
     moved = float(np.abs(present - without).max())
+    shift = np.full(2 * len(scales), moved) if read is None else np.full(len(scales), float(mechanism.changed * events))
     return DrawTarget(
-        name=f"{len(scales)} tables measured in one tick",
+        name=f"{number or len(scales)} tables measured in one tick",
         measure="mu" if gaussian else "epsilon",
         claimed=float(np.sqrt(np.sum(loss**2)) if gaussian else loss.sum()),
         draw=draw,
-        shift=np.full(2 * len(scales), moved),
+        shift=shift,
         events=events,
         grid=(float(scales.min()), moved) if gaussian else None,
     )

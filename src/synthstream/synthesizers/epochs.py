@@ -103,7 +103,7 @@ class InEpochs(OfTables):
         if not self._open or not events_per_tick:
             return measures.nearest()
         ahead, unknown = Ahead(workload=measures.workload), np.zeros(3)
-        return ahead.number(measures.scales, max(ticks * events_per_tick, 1.0), unknown, whole=True)
+        return ahead.number(measures.spreads, max(ticks * events_per_tick, 1.0), unknown, whole=True)
 
     @property
     def _open(self) -> bool:
