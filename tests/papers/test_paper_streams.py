@@ -96,9 +96,9 @@ def test_an_interrupted_tick_goes_on_from_the_answers_that_were_drawn(
                 break
             except Interrupted:
                 deaths += 1
-    # A total, and two times a choice and a measurement, at each of five ticks; in epochs a total at each, and a choice
-    # and four tables at four of them.
-    assert deaths == (5 + 4 * 5 if make is in_epochs else 5 * 5)
+    # A total, and two times a choice and a measurement, at each of five ticks; in epochs a total at each, and at four
+    # of them three tables of one column together, a choice and a table.
+    assert deaths == (5 + 4 * 3 if make is in_epochs else 5 * 5)
     assert published(tmp_path / "broken") == published(tmp_path / "whole")
 
 
