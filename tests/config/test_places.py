@@ -155,12 +155,15 @@ def test_in_epochs_fine_grids_leave_a_quarter_of_their_part_to_other_columns() -
         assert config.workload is not None
         engine = synthesizer_of(config)
         assert claim_of(config, engine.mechanism).fits(config.privacy.budget)
-        weights, singles = weights_in_epochs(config.schema, config.workload), config.workload.order == 1
-        assert engine.mechanism.weights == weights  # type: ignore[attr-defined]
-        assert (weights is None) == (part is None)
-        if weights is not None:
-            roots = (np.sqrt(config.workload.lengths) * weights)[singles]
-            assert 1 - roots[0] / roots.sum() == pytest.approx(part)
+        singles = config.workload.order == 1
+        for picks, each in engine.mechanism.shares.items():  # type: ignore[attr-defined]
+            shares = each.tables[singles]
+            if part is None:  # both columns get noise together, at the price of one
+                assert engine.mechanism.groups == [(1, 2)]  # type: ignore[attr-defined]
+                assert shares[0] == shares[1], picks
+            else:
+                assert 1 - shares[0] / shares.sum() == pytest.approx(part), picks
+        assert (weights_in_epochs(config.schema, config.workload) is None) == (part is None)
     flags = read(*FLAGS, place("views = [1]\ndepth = 2"), delta=0)
     assert flags.workload is not None
     assert weights_in_epochs(flags.schema, flags.workload) is None
