@@ -206,13 +206,13 @@ def test_a_successor_keeps_the_polygons(folder: Path) -> None:
 
 
 def test_how_much_of_the_box_it_is_is_said_before_a_stream_begins(folder: Path) -> None:
-    note, = (note for note in notes_of(configured(folder), {}) if note.startswith("Region"))  # fmt: skip
+    note, = (note for note in notes_of(configured(folder)) if note.startswith("Region"))  # fmt: skip
     assert float(note.split()[1]) == pytest.approx(100 * POLYGONS.area / 200, abs=1)  # of a box of 10 by 20
     assert "% of the box lies in the polygons" in note
     geojson(folder, feature(rectangle(-120, 30, -100, 50)))
-    assert "Region: 50 % of the polygons' area lies outside" in " ".join(notes_of(configured(folder), {}))
+    assert "Region: 50 % of the polygons' area lies outside" in " ".join(notes_of(configured(folder)))
     geojson(folder, feature(rectangle(-120, 30, -100, 40)))
-    assert "Region: 100 % of the box" in " ".join(notes_of(configured(folder), {}))
+    assert "Region: 100 % of the box" in " ".join(notes_of(configured(folder)))
 
 
 BOW = [(-118.0, 31.0), (-112.0, 36.0), (-112.0, 31.0), (-118.0, 36.0), (-118.0, 31.0)]

@@ -6,7 +6,7 @@ What shows in releases, once there are some, says :mod:`synthstream.forecast.not
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import NamedTuple
@@ -333,15 +333,14 @@ def deviation(tables: Mapping[int, int]) -> str:
     return f"Real errors may be smaller, or larger by up to about half{larger}."
 
 
-def notes_of(config: StreamConfig, moments: Mapping[int, str]) -> tuple[str, ...]:
+def notes_of(config: StreamConfig, at_ticks: Sequence[int] | None = None) -> tuple[str, ...]:
     """What else is good to know.
 
     Args:
-        moments: number of ticks -> what it was asked as.
+        at_ticks: numbers of ticks that were asked for.
     """
-    notes, horizon = [], config.clock.horizon
-    asked = [] if horizon is None else moments.get(horizon, "").split(", ")
-    if later := [name for name in asked if name.startswith("tick ") and name != f"tick {horizon:,}"]:
+    notes, horizon = [], config.own_clock.horizon
+    if later := [f"tick {ticks:,}" for ticks in sorted(set(at_ticks or ())) if horizon is not None and ticks > horizon]:
         beyond = "What was asked for later ticks is forecast for the last one"
         notes.append(f"The budget covers {horizon:,} ticks. {beyond} ({', '.join(later)}).")
     if config.clock.wait is not None:
