@@ -152,13 +152,13 @@ def together(workload: Workload, weights: Sequence[float] | None = None) -> tupl
     spread, held = own / np.sqrt((cells + 1) * (cells + 2))[singles], cells[singles]
     least, begins = [0.0], list[int]()
     for end in range(1, len(singles) + 1):
-        found, noise, begin = [], 0.0, end
-        held_by, seen = 0.0, 0
-        while begin and (seen == 0 or held_by + held[begin - 1] <= _TOGETHER):
-            begin, seen = begin - 1, seen + 1
-            held_by, noise = held_by + held[begin], noise + spread[begin]
-            whole = own[begin] if seen == 1 else noise * math.sqrt((held_by + 1) * (held_by + 2))
-            found.append((least[begin] + math.sqrt(whole), begin))
+        found = [(least[end - 1] + math.sqrt(own[end - 1]), end - 1)]  # alone, however many cells it has
+        whole, noise = held[end - 1], spread[end - 1]
+        for begin in reversed(range(end - 1)):
+            whole, noise = whole + held[begin], noise + spread[begin]
+            if whole > _TOGETHER:
+                break
+            found.append((least[begin] + math.sqrt(noise * math.sqrt((whole + 1) * (whole + 2))), begin))
         best, begin = min(found)
         least.append(best)
         begins.append(begin)

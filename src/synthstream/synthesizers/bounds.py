@@ -99,16 +99,14 @@ class CellNoise:
 
 @dataclass(frozen=True, kw_only=True)
 class Together:
-    """Noise of cells of a table that gets it together with others (theorem ``joint-laplace``).
+    """Noise of the cells of a table that gets it together with others (theorem ``joint-laplace``).
 
     Args:
-        cells: how many are meant.
-        own, whole: cells of the table, and of all tables of its group.
+        cells, whole: how many the table has, and all tables of its group.
         widest: scale of the noise.
     """
 
     cells: int
-    own: int
     whole: int
     widest: float
 
@@ -116,12 +114,12 @@ class Together:
         """The probability that one cell is off by more than ``x`` events, as over real numbers at one event less.
 
         Over real numbers the radius, in units of the scale, has the Gamma law of order ``whole + 1``, and a cell is
-        beyond x within a radius r with probability (1 - x / r)^own. Whole numbers were found to be more often beyond x
-        than real ones beyond x - 1 only where the scale is 1 or less, with probabilities below 1e-5.
+        beyond x within a radius r with probability (1 - x / r)^cells. Whole numbers were found to be more often beyond
+        x than real ones beyond x - 1 only where the scale is 1 or less, with probabilities below 1e-5.
         """
         radius, weight = _radii(self.whole)
         share = np.clip(1 - (x - 1) / np.maximum(self.widest * radius, 1e-300), 0.0, 1.0)
-        return min(1.0, float(weight @ share**self.own))
+        return min(1.0, float(weight @ share**self.cells))
 
 
 @lru_cache(maxsize=64)
@@ -187,7 +185,7 @@ def of_an_epoch(mechanism: Epochs, tick: int, *, beta: float = BETA) -> float:
     found = [(float(scales[group[0]]), int(lengths[group[0]])) for group in mechanism.groups if len(group) == 1]
     for group in (group for group in mechanism.groups if len(group) > 1):
         sizes = lengths[list(group)].tolist()
-        alike += [Together(cells=n, own=n, whole=sum(sizes), widest=float(scales[group[0]])) for n in sizes]
+        alike += [Together(cells=n, whole=sum(sizes), widest=float(scales[group[0]])) for n in sizes]
     if larger.size:
         # Which tables are chosen is open; they all have the same scale, and at most the cells of the largest.
         found.append((float(scales[mechanism.order == 2].max()), int(larger.sum())))
