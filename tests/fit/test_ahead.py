@@ -41,6 +41,22 @@ def test_more_events_and_more_budget_measure_more_tables(shown: FloatArray) -> N
     assert WIDE.number(scales(4.0), 2500.0, shown, whole=False) == WIDE.number(scales(1.0), 1e4, shown, whole=False)
 
 
+def test_before_the_first_epoch_the_farthest_table_is_taken_to_be_far_off() -> None:
+    """The last of k tables is 1.4 / sqrt(k) off, in sum: measured, each has noise of about that size."""
+    number = WIDE.number(scales(1.0, range(1, 400)), 1e4, np.zeros(3), whole=False)
+    assert 0.2 < (100 * 2 * (number / 1e4) ** 2 / 2) / (1.4**2 / 100 / number) < 1
+    assert number > WIDE.number(scales(1.0, range(1, 400)), 1e4, WIDE.usual, whole=False)
+
+
+def test_a_few_large_tables_among_small_ones_decide_how_much_noise_there_is() -> None:
+    def number(sizes: tuple[int, ...]) -> int:
+        ahead = Ahead(workload=Workload.all_up_to(2, sizes=sizes))
+        noise = {k: np.full(ahead.workload.order.size, float(k)) for k in range(1, 200)}
+        return ahead.number(noise, 1e4, np.zeros(3), whole=False)
+
+    assert number((2,) * 20 + (30,)) < number((2,) * 21) / 2
+
+
 def test_few_tables_are_measured_where_few_are_off() -> None:
     assert WIDE.number(scales(1.0), 2e4, STEEP, whole=False) < WIDE.number(scales(1.0), 2e4, FLAT, whole=False)
 

@@ -15,9 +15,10 @@ from synthstream.fit.drift import Parts, smooth
 from synthstream.fit.population import Population
 from synthstream.workload import FloatArray, Workload
 
-# Before an epoch shows it, larger tables are taken to be so far from what is guessed: the sum of absolute differences
-# of shares. Squared distances are taken to fall with their rank, to a power between two.
-_APART, _FLAT, _STEEP = 0.3, 0.5, 2.0
+# Larger tables are taken to be so far from what is guessed, the sum of absolute differences of shares: each, where an
+# epoch hardly shows it, and the farthest of all before the first epoch. Squared distances are taken to fall with their
+# rank, to a power between two; before the first epoch to a power of 1.
+_APART, _FARTHEST, _FLAT, _STEEP = 0.3, 1.4, 0.5, 2.0
 _TINY = 1e-12  # variance of noise that is next to none
 _LEAST = 1e-3  # of the square of that distance
 # So much of its variance noise counts where the number of tables is decided: what later epochs find is pooled with it.
@@ -84,9 +85,11 @@ class Ahead:
             part = numbers / each
             few = max(int(np.sum(part <= _NOISY * events / known * part.max())), 1)
             numbers, noise = numbers[:few], noise[:few]
-        measured, upper, lower = shown.tolist() if shown[0] else (1.0, *[_APART**2 / cells] * 2)
-        power = float(np.clip(np.log(upper / lower) / np.log(3), _FLAT, _STEEP)) if measured > 1 else 1.0
-        distances = np.minimum(lower * (0.75 * measured / np.arange(1, numbers.max() + 1)) ** power, 3 * upper)
+        distances = _FARTHEST**2 / cells / np.arange(1, numbers.max() + 1)
+        if shown[0]:
+            measured, upper, lower = shown.tolist()
+            power = float(np.clip(np.log(upper / lower) / np.log(3), _FLAT, _STEEP)) if measured > 1 else 1.0
+            distances = np.minimum(lower * (0.75 * measured * distances / distances[0]) ** power, 3 * upper)
         gains = [np.sum(distances[:n] ** 2 / (distances[:n] + v)) for n, v in zip(numbers, noise, strict=True)]
         return int(max(numbers[np.argmax(gains)], min(_FEW, numbers[-1])))
 
@@ -98,7 +101,7 @@ class Ahead:
         Distances are of shares of the events, beyond noise and chance, each mean drawn to what is taken for granted
         by as much as its own noise says.
         """
-        before, events, scale = _APART**2 / self._cells, max(events, 1.0), scales[list(found)]
+        before, events, scale = self.usual[1], max(events, 1.0), scales[list(found)]
         cells = np.array([table.size for table in found.values()])
         off = [table - guessed[self.workload.slice_at(q)] for q, table in found.items()]
         squares = np.array([np.sum(each**2) for each in off])
@@ -117,9 +120,14 @@ class Ahead:
         return float(np.mean(np.sqrt(2) * (self.workload.lengths * scales)[one])) if one.any() else 0.0
 
     @property
+    def usual(self) -> FloatArray:
+        """What an epoch shows, as far as it is taken for granted; see :meth:`shown`."""
+        return np.array([1.0, *[_APART**2 / self._cells] * 2])
+
+    @property
     def _cells(self) -> float:
-        """Of a larger table, by the median."""
-        return float(np.median(self.workload.lengths[self.workload.order == 2]))
+        """Of a larger table: the root mean square, since most noise is in the large ones."""
+        return float(np.sqrt(np.mean(self.workload.lengths[self.workload.order == 2] ** 2.0)))
 
     def guess(self, events: float, singles: FloatArray) -> FloatArray:
         """Tables of the rows over all cells, with the epoch's own margins; of independent columns if there are no rows.

@@ -87,7 +87,7 @@ class InEpochs(OfTables):
         single, larger = order == 1, order == 2
         precision, parts = np.zeros(order.size), 0.0
         for begin, end in pairwise([0, *measures.times.ended(tick + 1)]):
-            number = self._number(end - begin, events_per_tick)
+            number = self._number(begin, end, events_per_tick)
             part, parts = ((end - begin) / (tick + 1)) ** 2, parts + ((end - begin) / (tick + 1)) ** 2
             of_parts = measures.variance(tick, measures.open_to[-1] if measures.counts_rows else number)
             variance = np.where(single, of_parts, measures.variance(tick, number))
@@ -97,13 +97,14 @@ class InEpochs(OfTables):
         precision += _of_sums(measures.workload, np.where(larger, precision, 0.0))
         return np.where(order == 0, measures.variance(tick), 1 / precision)
 
-    def _number(self, ticks: int, events_per_tick: float | None) -> int:
-        """Of larger tables in an epoch of so many ticks, before any epoch has shown what they hold."""
+    def _number(self, begin: int, end: int, events_per_tick: float | None) -> int:
+        """Of larger tables in an epoch of these ticks, if the one before it has shown what is taken for granted."""
         measures = self.mechanism
         if not self._open or not events_per_tick:
             return measures.nearest()
-        ahead, unknown = Ahead(workload=measures.workload), np.zeros(3)
-        return ahead.number(measures.spreads, max(ticks * events_per_tick, 1.0), unknown, whole=True)
+        ahead = Ahead(workload=measures.workload)
+        shown = ahead.usual if begin else np.zeros(3)
+        return ahead.number(measures.spreads, max((end - begin) * events_per_tick, 1.0), shown, whole=True)
 
     @property
     def _open(self) -> bool:
