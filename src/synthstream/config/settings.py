@@ -72,15 +72,15 @@ def settings_text(
 
 def toml_of(data: Mapping[str, Any]) -> str:
     """Sections as TOML. Raises ``TypeError`` for a value that TOML has no way to write."""
-    return "".join(f"{key} = {_written(value, top=True)}\n" for key, value in data.items())
+    return "".join(f"{key} = {written(value, top=True)}\n" for key, value in data.items())
 
 
-def _written(value: Any, *, top: bool = False) -> str:
-    """A value as TOML writes it."""
+def written(value: Any, *, top: bool = False) -> str:
+    """A value as TOML writes it. Raises ``TypeError`` for one that it has no way to write."""
     if isinstance(value, Mapping):
-        return "{ " + ", ".join(f"{_key(key)} = {_written(one)}" for key, one in value.items()) + " }"
+        return "{ " + ", ".join(f"{_key(key)} = {written(one)}" for key, one in value.items()) + " }"
     if isinstance(value, list | tuple):
-        parts = [_written(one) for one in value]
+        parts = [written(one) for one in value]
         return "[\n  " + ",\n  ".join(parts) + ",\n]" if top and parts else f"[{', '.join(parts)}]"
     if isinstance(value, date):
         return value.isoformat()
@@ -94,4 +94,4 @@ def _written(value: Any, *, top: bool = False) -> str:
 
 
 def _key(key: str) -> str:
-    return key if re.fullmatch(r"[A-Za-z0-9_-]+", key) else _written(key)
+    return key if re.fullmatch(r"[A-Za-z0-9_-]+", key) else written(key)

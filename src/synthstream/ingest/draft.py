@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from synthstream.config.problems import PUBLIC_BOUND
+from synthstream.config.settings import written
 from synthstream.errors import SourceError
 from synthstream.ingest.codebooks import (
     Codebook,
@@ -29,7 +30,7 @@ _POSTGRES = "postgres:"
 
 _HEAD = """# A draft from what is known of the columns of {file}; no row was read.
 # Replace every {todo} by what is publicly known, never by what the data show. Drop columns that nobody needs.
-name = "{name}"
+name = {name}
 state = "state"                     # exact counts live here: keep it as secret as the data
 {op}
 [privacy]
@@ -118,16 +119,16 @@ def draft(
     numbers_alone = bool(rest) and all(column.type in ("integer", "number") for column in rest)
     where = str(path) if path.is_absolute() or base is None else os.path.relpath(path, base)
     head = _HEAD.format(
-        file=_toml_text(table or path.name),
-        name=_toml_text(table or path.name.split(".")[0]),
+        file=_toml(table or path.name)[1:-1],
+        name=_toml(table or path.name.split(".")[0]),
         todo=PUBLIC_BOUND,
-        column=f"column = {_quoted(clocks[0])}\n" if clocks else _UNKNOWN_CLOCK,
-        op="" if op is None else f"op = {_quoted(op)}                # -1 there: the row takes an event away\n",
-        person=_quoted(next(filter(names_a_person, left), "person")),
+        column=f"column = {_toml(clocks[0])}\n" if clocks else _UNKNOWN_CLOCK,
+        op="" if op is None else f"op = {_toml(op)}                # -1 there: the row takes an event away\n",
+        person=_toml(next(filter(names_a_person, left), "person")),
         kind=_ALL_POINTS if points else _POINTS if numbers_alone else 'kind = "table"\n',
         source=_source(kind, None if table is not None else where, known, columns),
     )
-    names = [f"# Left out, since its name says that it identifies somebody: {_quoted(name)}" for name in left]
+    names = [f"# Left out, since its name says that it identifies somebody: {_toml(name)}" for name in left]
     located = {column.name for pair in places.values() for column in pair}
     single = [_column(column, points=points) for column in rest if column.name not in located]
     return (
@@ -153,9 +154,9 @@ def _source(kind: str, path: str | None, known: Codebook, columns: Sequence[Know
     source: dict[str, Any] = {"kind": kind, **({} if path is None else {"path": path}), **known.source}
     if forms := {column.name: column.form for column in columns if column.form is not None}:
         source["datetime_format"] = forms
-    if path is None:
-        source.setdefault("sequence", None)
-    return "".join(f"{key} = {_toml(value)}\n" for key, value in source.items()) + _unsaid(source)
+    lines = [f"{key} = {_toml(value)}\n" for key, value in source.items()]
+    lines += [f"sequence = {PUBLIC_BOUND}\n"] if path is None and "sequence" not in source else []
+    return "".join(lines) + _unsaid(source)
 
 
 def _clock_of_points(columns: Sequence[Known]) -> list[str]:
@@ -224,16 +225,17 @@ def _places(columns: Sequence[Known], taken: Set[str]) -> dict[str, list[Known]]
 
 def _place(name: str, pair: Sequence[Known]) -> str:
     return (
-        f'\n[[columns]]\nname = {_quoted(name)}\ntype = "place"\ncoordinates = {_toml([one.name for one in pair])}\n'
-        f"bounds = {_toml([[one.low, one.high] for one in pair])}   # of each: lower and upper end of the region\n"
+        f'\n[[columns]]\nname = {_toml(name)}\ntype = "place"\ncoordinates = {_toml([one.name for one in pair])}\n'
+        f"bounds = [{', '.join(f'[{_bound(one.low)}, {_bound(one.high)}]' for one in pair)}]"
+        "   # of each: lower and upper end of the region\n"
         "# events = 50_000    # a public guess of how many there will be: cells are as fine as it allows\n"
     )
 
 
 def _column(column: Known, *, points: bool = False) -> str:
-    lines = ["", "[[columns]]", f"name = {_quoted(column.name)}"]
+    lines = ["", "[[columns]]", f"name = {_toml(column.name)}"]
     words = {"label": column.label, "description": column.description}
-    lines += [f"{key} = {_quoted(text)}" for key, text in words.items() if text is not None]
+    lines += [f"{key} = {_toml(text)}" for key, text in words.items() if text is not None]
     if points:
         column = replace(column, type="number")
     if column.type is None:
@@ -242,10 +244,7 @@ def _column(column: Known, *, points: bool = False) -> str:
     if column.type in ("integer", "number"):
         whole = column.type == "integer"
         bounds = {"min": column.low, "max": column.high}
-        lines += [
-            f"{key} = {PUBLIC_BOUND if bound is None else int(bound) if whole else bound}"
-            for key, bound in bounds.items()
-        ]
+        lines += [f"{key} = {_bound(int(end) if whole and end is not None else end)}" for key, end in bounds.items()]
         lines += [f"missing = {PUBLIC_BOUND}      # where a cell without a number counts"] if points else []
         lines += [] if whole or points else ["bins = 20"]
     elif column.type == "datetime":
@@ -257,21 +256,9 @@ def _column(column: Known, *, points: bool = False) -> str:
 
 
 def _toml(value: Any) -> str:
-    """A value of TOML; an open place for nothing."""
-    if value is None:
-        return PUBLIC_BOUND
-    if isinstance(value, list):
-        return f"[{', '.join(map(_toml, value))}]"
-    if isinstance(value, dict):
-        return "{ " + ", ".join(f"{_quoted(key)} = {_toml(one)}" for key, one in value.items()) + " }"
-    return _quoted(value) if isinstance(value, str) else str(value)
+    """A value as TOML writes it, without a sign that does what it likes to a terminal."""
+    return "".join(c if c.isprintable() else f"\\U{ord(c):08x}" for c in written(value))
 
 
-def _quoted(text: str) -> str:
-    """A TOML basic string."""
-    return f'"{_toml_text(text)}"'
-
-
-def _toml_text(text: str) -> str:
-    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
-    return "".join(c if c.isprintable() else f"\\U{ord(c):08x}" for c in escaped)
+def _bound(value: float | None) -> str:
+    return PUBLIC_BOUND if value is None else str(value)
