@@ -12,8 +12,7 @@ from typing import Any, Literal
 import numpy as np
 import pytest
 
-from synthstream.config.after import After
-from synthstream.config.config import StreamConfig
+from synthstream.config.config import After, StreamConfig
 from synthstream.counts import Counts
 from synthstream.errors import ConfigError, HorizonExhausted, StateCorrupt
 from synthstream.fit.cloud import Cloud

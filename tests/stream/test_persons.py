@@ -24,8 +24,7 @@ from typer.testing import CliRunner
 import synthstream
 from synthstream import Stream, StreamConfig
 from synthstream.cli.app import app
-from synthstream.config.after import After
-from synthstream.config.config import load
+from synthstream.config.config import After, load
 from synthstream.environment import Env
 from synthstream.errors import BatchConflict, ConfigError, SchemaError, StateCorrupt, StateError, StateMismatch
 from synthstream.forecast.planning import plan

@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
-from functools import cached_property
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any
 
 from pydantic import Field
 
 from synthstream.config.keys import Place, Section
-from synthstream.schema.mapping import SchemaMapping, mapping_of
-from synthstream.schema.schema import Schema
 
 
 class AfterSection(Section):
@@ -23,50 +19,13 @@ class AfterSection(Section):
     fill: dict[str, str] = Field(default_factory=dict)
 
 
-class Before(Protocol):
-    """A configuration that another one goes on from."""
-
-    @property
-    def schema(self) -> Schema: ...
-    @property
-    def own_hash(self) -> str: ...
-
-
-C = TypeVar("C", bound=Before)
-
-
-@dataclass(frozen=True, kw_only=True)
-class After(Generic[C]):
-    """The stream that a successor goes on from.
-
-    Args:
-        config: its configuration.
-        schema: the successor's columns.
-        values, fill: see :func:`synthstream.schema.mapping.mapping_of`.
-        tick: the cut: the successor's first tick; ``None`` before there is one.
-    """
-
-    config: C
-    schema: Schema
-    values: dict[str, dict[str, str]] = field(default_factory=dict)
-    fill: dict[str, str] = field(default_factory=dict)
-    tick: int | None = None
-
-    @cached_property
-    def mapping(self) -> SchemaMapping:
-        """What becomes of old values. Raises ``ConfigError`` if one has no place."""
-        return mapping_of(self.config.schema, self.schema, values=self.values, fill=self.fill)
-
-    def public(self) -> dict[str, Any]:
-        """What it adds to the public settings."""
-        return {"settings": self.config.own_hash, "values": self.values, "fill": self.fill}
-
-
 def changed_for_ever(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """What a successor cannot change and does: key, and why not. Takes what :attr:`StreamConfig.kept` says of both."""
     for key, why in _KEPT.items():
         if old[key] != new[key]:
-            yield key, f"{key}: {_both(old[key], new[key])}{why}. Set it back"
+            was, now = ("not set" if one[key] is None else str(one[key]) for one in (old, new))
+            told = "" if _HASH.fullmatch(was) or _HASH.fullmatch(now) else f"was {was} and is {now}; "
+            yield key, f"{key}: {told}{why}. Set it back"
 
 
 def kept_for_ever(changed: Iterable[str]) -> list[str]:
@@ -99,22 +58,3 @@ _KEPT = {
 }
 # Kept values that are a hash of what was said.
 _HASH = re.compile("[0-9a-f]{64}")
-
-
-def _both(old: object, new: object) -> str:
-    """What a value was and is; nothing of one that is told by its hash."""
-    if any(isinstance(value, str) and _HASH.fullmatch(value) for value in (old, new)):
-        return ""
-    return f"was {_said(old)} and is {_said(new)}; "
-
-
-def _said(value: object) -> str:
-    """A value as ``stream.toml`` writes it; a tuple is a unit, as :attr:`StreamConfig.kept` has it."""
-    if not isinstance(value, tuple):
-        return "not set" if value is None else str(value)
-    kind, person, max_events, max_per_tick, per = value
-    if person is None:
-        return f'"{kind}"'
-    keys = {"person": f'"{person}"', "max_events": max_events, "max_per_tick": max_per_tick}
-    keys["per"] = None if per is None else f'"{per}"'
-    return f"{{ {', '.join(f'{key} = {part}' for key, part in keys.items() if part is not None)} }}"

@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from synthstream.config.after import After, AfterSection
+from synthstream.config.after import AfterSection
 from synthstream.config.constraints import NOTHING, constraints_of
 from synthstream.config.mirrors import check_mirror, lie_apart
 from synthstream.config.places import PlaceSection, nested, views_of, weights_of
@@ -37,7 +37,7 @@ from synthstream.schema.region import Domain
 from synthstream.schema.schema import Schema
 from synthstream.workload import Workload
 
-Before = Callable[[AfterSection, Path], Any]
+Before = Callable[[AfterSection, Schema, Path], Any]
 
 
 def check_sound_sections(data: dict[str, Any], broken: set[tuple[str | int, ...]], problems: Problems) -> None:
@@ -73,7 +73,7 @@ def objects(file: File, base: Path, problems: Problems, before: Before) -> dict[
     """Arguments of a ``StreamConfig``; raises ``ConfigError`` with all problems.
 
     Args:
-        before: the configuration that [after] names, from that section and the base folder.
+        before: the stream that [after] names, from that section, the new columns and the base folder.
     """
     budget = problems.attempt("privacy", file.privacy.budget)
     clock = problems.attempt("clock", file.clock.clock)
@@ -87,7 +87,9 @@ def objects(file: File, base: Path, problems: Problems, before: Before) -> dict[
     if schema is not None:
         constraints = constraints_of(file.constraints, kind, schema, base, problems, known=nested(schema))
     problems.attempt("op", lambda: _of_its_own(file))
-    after = problems.attempt("after", lambda: _after(file.after, schema, base, before))
+    after = None
+    if file.after is not None and schema is not None:
+        after = problems.attempt("after", partial(before, file.after, schema, base))
     if file.source is not None:
         problems.attempt("source", partial(_check_reading, file, file.source))
     if budget is not None:
@@ -140,13 +142,6 @@ def _check_places(file: File, base: Path, problems: Problems) -> None:
     if file.encryption is not None:
         releases = None if file.sink is None else file.sink.path
         problems.attempt("encryption", partial(file.encryption.check, base, file.state, releases))
-
-
-def _after(section: AfterSection | None, schema: Schema | None, base: Path, before: Before) -> After[Any] | None:
-    """The stream that this one goes on from, if it does."""
-    if section is None or schema is None:
-        return None
-    return After(config=before(section, base), schema=schema, values=section.values, fill=section.fill)
 
 
 def schema_of(file: File, budget: Budget | None, problems: Problems, base: Path) -> Schema | None:

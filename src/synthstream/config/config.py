@@ -14,7 +14,7 @@ from typing import Any, Self
 
 from pydantic import ValidationError
 
-from synthstream.config.after import After, AfterSection, changed_for_ever
+from synthstream.config.after import AfterSection, changed_for_ever
 from synthstream.config.assembling import check_sound_sections, objects
 from synthstream.config.constraints import NOTHING, Known
 from synthstream.config.differing import differences
@@ -23,7 +23,7 @@ from synthstream.config.keywords import KeywordProblems, sections_of
 from synthstream.config.problems import Problems, hint_of
 from synthstream.config.secrecy import EncryptionConfig
 from synthstream.config.sections import File, PrivacyConfig
-from synthstream.config.settings import SETTINGS, settings_text, toml_of
+from synthstream.config.settings import SETTINGS, settings_text, toml_of, written
 from synthstream.config.sinks import AnyMirror, PublicationConfig, SinkConfig, StatusConfig
 from synthstream.config.sources import DeltaConfig, FilesConfig, LogConfig
 from synthstream.config.synthesis import SynthesizerConfig
@@ -31,11 +31,39 @@ from synthstream.errors import ConfigError, secretive
 from synthstream.kinds import EDITION, is_text
 from synthstream.schema.clock import Clock
 from synthstream.schema.columns import Column
+from synthstream.schema.mapping import SchemaMapping, mapping_of
 from synthstream.schema.schema import Schema
 from synthstream.workload import Workload
 
 # What files are called that can be drafted from, and are no configurations.
 _DATA = (".csv", ".parquet", ".jsonl")
+
+
+@dataclass(frozen=True, kw_only=True)
+class After:
+    """The stream that a successor goes on from.
+
+    Args:
+        config: its configuration.
+        schema: the successor's columns.
+        values, fill: see :func:`synthstream.schema.mapping.mapping_of`.
+        tick: the cut: the successor's first tick; ``None`` before there is one.
+    """
+
+    config: StreamConfig
+    schema: Schema
+    values: dict[str, dict[str, str]] = field(default_factory=dict)
+    fill: dict[str, str] = field(default_factory=dict)
+    tick: int | None = None
+
+    @cached_property
+    def mapping(self) -> SchemaMapping:
+        """What becomes of old values. Raises ``ConfigError`` if one has no place."""
+        return mapping_of(self.config.schema, self.schema, values=self.values, fill=self.fill)
+
+    def public(self) -> dict[str, Any]:
+        """What it adds to the public settings."""
+        return {"settings": self.config.own_hash, "values": self.values, "fill": self.fill}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,7 +108,7 @@ class StreamConfig:
     publication: PublicationConfig = field(default_factory=PublicationConfig)
     status: StatusConfig = field(default_factory=StatusConfig)
     constraints: Known = NOTHING
-    after: After[StreamConfig] | None = None
+    after: After | None = None
     events: int | None = None
     settings: str = field(default="", repr=False, compare=False)
 
@@ -239,12 +267,13 @@ class StreamConfig:
     @property
     def kept(self) -> dict[str, Any]:
         """What a successor keeps."""
-        unit = self.privacy.unit
+        unit: dict[str, Any] = {"person": self.privacy.person, **self.privacy.unit.limits}
+        said = {key: value for key, value in unit.items() if value is not None}
         return {
             "name": self.name,
             "state": self.state.absolute(),
             "sink": None if self.sink is None else self.sink.path.absolute(),
-            "privacy.unit": (unit.kind, self.privacy.person, unit.max_events, unit.max_per_tick, unit.per),
+            "privacy.unit": written(said or "event"),
             "privacy.neighbours": self.privacy.neighbours,
             "op": self.op,
             **{f"clock.{key}": getattr(self.clock, key) for key in ("start", "every", "timezone", "column")},
@@ -348,14 +377,14 @@ def load(config: StreamConfig | str | Path) -> StreamConfig:
     return StreamConfig.from_toml(text, base=path.absolute().parent, origin=str(path))
 
 
-def _predecessor(section: AfterSection, base: Path) -> StreamConfig:
-    """The configuration that a successor goes on from: a file, or, in settings for readers, what stands in them."""
+def _predecessor(section: AfterSection, schema: Schema, base: Path) -> After:
+    """The stream that a successor goes on from: a file, or, in settings for readers, what stands in them."""
     said = section.config
-    if isinstance(said, dict):
-        return StreamConfig.from_toml(toml_of(said), base=base, origin="[after] config")
     try:
-        return load(base / said)
+        if isinstance(said, dict):
+            before = StreamConfig.from_toml(toml_of(said), base=base, origin="[after] config")
+        else:
+            before = load(base / said)
     except RecursionError:
-        raise ConfigError(
-            f"config = {str(base / said)!r}: it goes on from itself. Name the stream that came before"
-        ) from None
+        raise ConfigError(f"config = {str(said)!r}: it goes on from itself. Name the stream that came before") from None
+    return After(config=before, schema=schema, values=section.values, fill=section.fill)
