@@ -128,7 +128,7 @@ def test_a_file_that_is_not_there_is_told_so(tmp_path: Path) -> None:
         (b"day;P157;day\n", "If it is a header, give each column a name of its own in the file"),
         (b"day;P157;day;age;age\n", r"there twice, or several are empty \(columns 1, 3, 4, 5\)\. If"),
         (b"day;P157;;\n", r"or several are empty \(columns 3, 4\)\. If"),
-        (b"P157" + b";day" * 99, r"\(columns 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, \.\.\.\)"),
+        (b"P157" + b";day" * 99, r"\(columns 2, 3, 4, 5, 6, 7 and 93 more\)"),
         ("day;ward\n".encode("utf-16"), "no text in UTF-8 or windows-1252"),
         (b"PK\x03\x04\x14\0\x08rows.csv", "no text in UTF-8 or windows-1252"),
     ],

@@ -25,9 +25,8 @@ from synthstream.release.window import Spanning
 from synthstream.schema.binned import Integer, Number, open_ended
 from synthstream.schema.clock import Clock, written
 from synthstream.schema.columns import Column
-from synthstream.schema.conditions import in_single_quotes, quoted
+from synthstream.schema.conditions import first, in_single_quotes, quoted
 from synthstream.schema.districts import Districts
-from synthstream.schema.mapping import listed
 from synthstream.schema.polygons import BEYOND
 from synthstream.schema.region import Domain
 from synthstream.synthesizers.succession import known_since
@@ -171,7 +170,7 @@ def tell_of_cuts(found: Releases, column: str, *, steps: bool = True) -> None:
                 continue
             words = f"{column} was not recorded before {start}: there are no steps that begin earlier."
         else:
-            values = listed([label for label, first in zip(labels, since, strict=True) if first == tick])
+            values = first([label for label, came in zip(labels, since, strict=True) if came == tick])
             then = "so null in steps that begin earlier" if steps else "whatever since says of the table"
             words = f"{column} = {values}: not known before {start}, {then}."
         typer.echo(words, err=True)

@@ -21,7 +21,7 @@ from synthstream.constraints import MOST_COMBINATIONS, Group, joined
 from synthstream.errors import ConfigError
 from synthstream.schema.binned import Binned, Datetime
 from synthstream.schema.columns import Column
-from synthstream.schema.conditions import like
+from synthstream.schema.conditions import first, like
 from synthstream.schema.schema import Schema
 from synthstream.workload import CodeArray
 
@@ -32,8 +32,6 @@ _FORMS: dict[tuple[str, ...], str] = {
     ("columns", "forbidden"): "columns and forbidden",
     ("less_or_equal",): "less_or_equal",
 }
-# So many values of a column are named in a message.
-_SHOWN = 5
 # So many pairs of bins are listed at most, before anything is joined.
 _MOST_LISTED = 10 * MOST_COMBINATIONS
 
@@ -235,8 +233,7 @@ def _code(column: Column, value: Any, key: str) -> int:
             number = np.nan
         if column.edges[0] <= number < column.edges[-1]:
             return int(np.searchsorted(column.edges, number, side="right")) - 1
-    shown = [*column.labels[:_SHOWN], *(["..."] if len(column.labels) > _SHOWN else [])]
-    near = like(text, column.labels) or f" Its values are {', '.join(shown)}"
+    near = like(text, column.labels) or f" Its values are {first(column.labels)}"
     raise ConfigError(f"{key}: {text!r} is not a value of {column.name!r}.{near}")
 
 

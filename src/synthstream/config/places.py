@@ -21,9 +21,8 @@ from synthstream.constraints import ALL_OFFERED, Grids, Group
 from synthstream.errors import ConfigError
 from synthstream.privacy import Budget
 from synthstream.schema.columns import Boolean, Column, distinct
-from synthstream.schema.conditions import like
+from synthstream.schema.conditions import first, like
 from synthstream.schema.districts import NAME, Districts, OfPlace
-from synthstream.schema.mapping import listed
 from synthstream.schema.places import FINEST, View
 from synthstream.schema.schema import Schema
 from synthstream.workload import FloatArray, Workload
@@ -121,8 +120,8 @@ def views_of(
     finest, step = section.depth or min(max(worth // dimension, 1), FINEST // dimension), _STEP[dimension]
     named = [] if section.regions is None else [_districts(section, section.regions, finest, base)]
     finest = named[0].finest.depth if named else finest
-    first = step if section.regions is None else min(2 * step, finest)
-    depths = list(range(first, finest - step + 1, step)) if section.views is None else list(section.views)
+    coarsest = step if section.regions is None else min(2 * step, finest)
+    depths = list(range(coarsest, finest - step + 1, step)) if section.views is None else list(section.views)
     if depths != sorted(set(depths)) or (depths and not 0 < depths[0] <= depths[-1] <= finest):
         raise ConfigError(f"views: must be depths in order, from 1 to {finest}, the finest; found {depths}")
     depths = [*depths, *([] if finest in depths else [finest])]
@@ -284,10 +283,10 @@ def _of_districts(column: Districts) -> str:
     rest = f"{100 * gap:.3g} % of the box lies in none and counts as other" if gap > 1e-6 else "they fill the box"
     said = f"{column.name}: {number}; {rest}."
     if doubled:
-        shown = listed([f"{a!r} and {b!r}" for a, b in doubled], most=3)
+        shown = first([f"{a!r} and {b!r}" for a, b in doubled], most=3)
         said += f" Some overlap ({shown}): what lies in two counts in the first of the file."
     if beyond := column.beyond():
-        shown = listed([f"{name!r} by {100 * share:.2g} %" for name, share in beyond.items()], most=3)
+        shown = first([f"{name!r} by {100 * share:.2g} %" for name, share in beyond.items()], most=3)
         said += f" {len(beyond):,} of them reach out of bounds ({shown}): events there count as other."
     return said
 

@@ -16,8 +16,8 @@ import pyarrow.parquet as pq
 from synthstream.config.sources import Dialect
 from synthstream.errors import SourceError
 from synthstream.ingest.files import FileSource
+from synthstream.schema.conditions import first
 from synthstream.schema.dialects import holds
-from synthstream.schema.mapping import listed
 
 Type = Literal["category", "boolean", "integer", "number", "datetime"]
 _DELIMITERS = (",", ";", "\t", "|")
@@ -100,7 +100,7 @@ def _no_header(names: Sequence[str]) -> str:
     times = Counter(names)
     if again := [str(n) for n, name in enumerate(names, start=1) if times[name] > 1]:
         return (
-            f"names in its first line are there twice, or several are empty (columns {listed(again)}). If it is a "
+            f"names in its first line are there twice, or several are empty (columns {first(again)}). If it is a "
             "header, give each column a name of its own in the file: one whose name is there twice cannot be counted. "
             f"If it is a row, {row}"
         )

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 
 from synthstream.errors import SchemaError
 from synthstream.schema.cells import LAST_SECOND, library_of, one_by_one, plain, text_of_float, within_range
+from synthstream.schema.conditions import first
 from synthstream.workload import FloatArray, IntArray
 
 # What to do with the text of a file. Readers that infer types of columns let one row decide how all others are read.
@@ -33,8 +34,6 @@ _BYTES = {
     pa.string_view(): pa.binary_view(),
 }
 
-# Names of columns that a message lists.
-_SHOWN = 6
 # Explicit formats: polars' own guess raises where no cell can be read.
 _TIME_FORMATS = ("%Y-%m-%dT%H:%M:%S%.f", "%Y-%m-%d %H:%M:%S%.f", "%Y-%m-%dT%H:%M", "%Y-%m-%d %H:%M")
 
@@ -132,8 +131,7 @@ def _meant(missing: Sequence[str], columns: Sequence[str], found: Sequence[str])
         return f" Did you mean {', '.join(said)}?"
     if strangers or not others:
         return ""
-    more = f" and {len(others) - _SHOWN:,} more" if len(others) > _SHOWN else ""
-    return f" Other columns there: {', '.join(map(repr, others[:_SHOWN]))}{more}."
+    return f" Other columns there: {first(list(map(repr, others)))}."
 
 
 def bare(name: str) -> str:

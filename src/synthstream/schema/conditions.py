@@ -18,7 +18,6 @@ from synthstream.errors import SchemaError
 TIMES = ("DATE", "TIMESTAMP")
 _LONGEST = 10_000  # characters
 _MOST = 500  # words and signs: long chains take polars minutes
-_SHOWN = 6  # columns or values that a message names
 _TOKEN = re.compile(
     r"""\s*(?:
       (?P<text>'(?:[^']|'')*')
@@ -107,10 +106,10 @@ def quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-def first(names: Sequence[str]) -> str:
-    """The first few, and how many more there are."""
-    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return f"{', '.join(names[:_SHOWN])}{more}"
+def first(names: Sequence[str], most: int = 6) -> str:
+    """The first few columns or values, and how many more there are, for a message."""
+    more = f" and {len(names) - most:,} more" if len(names) > most else ""
+    return f"{', '.join(names[:most])}{more}"
 
 
 def condition(text: str, schema: Mapping[str, pl.DataType]) -> pl.Expr:

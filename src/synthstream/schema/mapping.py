@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -12,6 +12,7 @@ import polars as pl
 from synthstream.errors import ConfigError
 from synthstream.schema.binned import Binned, Datetime
 from synthstream.schema.columns import MISSING, OTHER, Boolean, Category, Column
+from synthstream.schema.conditions import first
 from synthstream.schema.districts import Districts
 from synthstream.schema.places import View
 from synthstream.schema.schema import Schema
@@ -136,13 +137,8 @@ def _fill(column: Column, label: str | None) -> int:
     if label is None:
         return _missing(column)
     if label not in column.labels:
-        raise ConfigError(f"after.fill: {label!r} is no value of {column.name!r}; say one of {listed(column.labels)}")
+        raise ConfigError(f"after.fill: {label!r} is no value of {column.name!r}; say one of {first(column.labels)}")
     return column.labels.index(label)
-
-
-def listed(labels: Sequence[str], *, most: int = 12) -> str:
-    """The first of some values."""
-    return ", ".join(labels[:most]) + (", ..." if len(labels) > most else "")
 
 
 def _shares(old: Column, new: Column, said: Mapping[str, str]) -> FloatArray:
@@ -162,7 +158,7 @@ def _shares(old: Column, new: Column, said: Mapping[str, str]) -> FloatArray:
         )
     unknown = [label for label in said if label not in old.labels]
     if unknown:
-        raise ConfigError(f"after.values.{new.name}: {unknown[0]!r} was no value; those were {listed(old.labels)}")
+        raise ConfigError(f"after.values.{new.name}: {unknown[0]!r} was no value; those were {first(old.labels)}")
     found = np.zeros((old.size, new.size))
     for code, label in enumerate(old.labels):
         found[code, _new_code(old, new, code, said.get(label))] = 1.0
@@ -185,7 +181,7 @@ def _new_code(old: Column, new: Column, code: int, said: str | None) -> int:
     if said not in new.labels:
         raise ConfigError(
             f"after.values.{new.name}: the old value {label!r} has no place: {said!r} is no new value. Say which one "
-            f"its rows count as, one of {listed(new.labels)}"
+            f"its rows count as, one of {first(new.labels)}"
         )
     return new.labels.index(said)
 

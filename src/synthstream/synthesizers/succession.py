@@ -16,7 +16,8 @@ from synthstream.config.config import StreamConfig
 from synthstream.counts import Counts
 from synthstream.measured import Measured, Reading
 from synthstream.privacy import Budget, Claim, above, compose
-from synthstream.schema.mapping import SchemaMapping, listed
+from synthstream.schema.conditions import first
+from synthstream.schema.mapping import SchemaMapping
 from synthstream.synthesizers.assembly import claim_facts, claim_of, synthesizer_of
 from synthstream.synthesizers.contract import Mechanism, Models
 from synthstream.synthesizers.segments import ResumedMechanism
@@ -268,7 +269,7 @@ def waits_as_other(config: StreamConfig) -> str:
     if not new:
         return ""
     return (
-        f"Rows that were read already and wait for a tick from the cut on know no value that is new ({listed(new)}): "
+        f"Rows that were read already and wait for a tick from the cut on know no value that is new ({first(new)}): "
         "for good they count as they were read, mostly as other. `succeed --read-again` counts them anew."
     )
 
