@@ -86,7 +86,6 @@ class Binned(Column):
         return made.zip_with(pl.Series(~missing), pl.Series([None], dtype=made.dtype))
 
     def _made(self, values: FloatArray) -> pl.Series:
-        """Cells of numbers."""
         return pl.Series(self.name, np.floor(values).astype(np.int64) if self.whole else values)
 
     def _between(self, low: FloatArray, high: FloatArray, share: FloatArray) -> FloatArray:
@@ -245,12 +244,10 @@ class Datetime(Binned):
     @cached_property
     def edges(self) -> tuple[float, ...]:
         """Whole numbers for a part, seconds since 1970 for bins."""
-        if self.part is not None:
-            low, high = _PARTS[self.part]
-            return tuple(float(edge) for edge in range(low, high + 2))
-        if self.min is None or self.max is None or self.bins is None:
-            raise SchemaError(f"column {self.name!r}: give either part, or all of min, max and bins")
-        return tuple(float(e) for e in np.linspace(_seconds(self.min), _seconds(self.max), self.bins + 1))
+        if self.min is not None and self.max is not None and self.bins is not None:
+            return tuple(float(e) for e in np.linspace(_seconds(self.min), _seconds(self.max), self.bins + 1))
+        low, high = _PARTS[str(self.part)]
+        return tuple(float(edge) for edge in range(low, high + 2))
 
     @cached_property
     def value_labels(self) -> tuple[str, ...]:

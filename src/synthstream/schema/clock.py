@@ -154,7 +154,6 @@ class Clock:
 
     @cached_property
     def _lag(self) -> timedelta:
-        """How long after its end a tick is closed."""
         found = None if self.wait is None else _WAIT.fullmatch(self.wait)
         return timedelta() if found is None else timedelta(seconds=int(found[1]) * _SECONDS[found[2]])
 

@@ -209,8 +209,9 @@ def _laid_out(column: Any) -> Any:
                 each = [chunk.dictionary.cast(wide).take(chunk.indices) for chunk in _chunks(column)]
                 column = pa.chunked_array(each, wide)
             elif pa.types.is_run_end_encoded(kind):
-                each = [_run_by_run(chunk) for chunk in _chunks(column)]
-                column = pa.chunked_array(each, _wide(kind.value_type))
+                wide = _wide(kind.value_type)  # Arrow itself decodes few types: runs are told by their numbers
+                each = [chunk.values.cast(wide).take(pc.run_end_decode(_runs(chunk))) for chunk in _chunks(column)]
+                column = pa.chunked_array(each, wide)
             else:
                 return column
         except pa.ArrowNotImplementedError:  # for lists, and for dictionaries inside
@@ -218,7 +219,6 @@ def _laid_out(column: Any) -> Any:
 
 
 def _chunks(column: Any) -> Sequence[Any]:
-    """The arrays that a column is made of."""
     return column.chunks if isinstance(column, pa.ChunkedArray) else [column]
 
 
@@ -227,12 +227,6 @@ def _wide(kind: Any) -> Any:
     if kind in (pa.string(), pa.string_view()):
         return pa.large_string()
     return pa.large_binary() if kind in (pa.binary(), pa.binary_view()) else kind
-
-
-def _run_by_run(array: Any) -> Any:
-    """What each row has, by the number of its run: Arrow decodes few types, and counts bytes of text in 32 bits."""
-    values = array.values.cast(_wide(array.type.value_type))
-    return values.take(pc.run_end_decode(_runs(array)))
 
 
 def _runs(array: Any) -> Any:

@@ -87,10 +87,11 @@ def _literal(tokens: Sequence[Token], columns: Sequence[str]) -> list[Token]:
 def _value(literal: Sequence[Token]) -> float:
     """The number, or second since 1970, that is written; NaN if it is none."""
     if literal[0].text.upper() in TIMES:
-        return _seconds_of(unquoted(literal[-1]))
-    if literal[-1].kind != "number":
-        return math.nan
-    return float(literal[-1].text) * (-1 if literal[0].text == "-" else 1)
+        with suppress(ValueError):
+            return datetime.fromisoformat(unquoted(literal[-1])).replace(tzinfo=UTC).timestamp()
+    elif literal[-1].kind == "number":
+        return float(literal[-1].text) * (-1 if literal[0].text == "-" else 1)
+    return math.nan
 
 
 def _may_hold(sign: str, value: float, low: float, high: float) -> bool:
@@ -127,7 +128,8 @@ def thresholds(text: str, wide: Sequence[str]) -> list[float] | None:
     parts = [Token("wide", "") if is_column(token, wide) else token for token in tokens]
     for place, part in enumerate(parts):
         before, after = parts[:place], parts[place + 1 :]
-        if part.kind == "wide" and not (_asked_for(after) or _compared(after) or _compared(before[::-1])):
+        asked = next((one.text.upper() for one in after if one.text.upper() != "NOT"), "") in ("IS", "BETWEEN")
+        if part.kind == "wide" and not (asked or _compared(after) or _compared(before[::-1])):
             return None
         written = [*before[-1:], part]
         if part.kind == "number" or written[0].text.upper() in TIMES:
@@ -142,20 +144,9 @@ def _computed(tokens: Sequence[Token]) -> bool:
     return any(two.text == "-" and (one.kind != "sign" or one.text == ")") for one, two in pairwise(tokens))
 
 
-def _asked_for(after: Sequence[Token]) -> bool:
-    return next((one.text.upper() for one in after if one.text.upper() != "NOT"), "") in ("IS", "BETWEEN")
-
-
 def _compared(beside: Sequence[Token]) -> bool:
     """Whether what stands on one side of a column, from it outwards, compares it with a number or a time."""
     if not beside or beside[0].text not in ("<", ">", "<=", ">="):
         return False
     other = next((one for one in beside[1:] if one.text not in ("-", "(")), Token("", ""))
     return other.kind in ("number", "text") or other.text.upper() in TIMES
-
-
-def _seconds_of(text: str) -> float:
-    try:
-        return datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp()
-    except ValueError:
-        return math.nan

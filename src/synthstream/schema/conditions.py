@@ -139,7 +139,8 @@ def condition(text: str, schema: Mapping[str, pl.DataType]) -> pl.Expr:
         kind = one.lazy().select(expression).collect_schema().dtypes()
         one.filter(expression)
     except pl.exceptions.PolarsError as error:
-        said = f"{_plain(str(error))}.{in_single_quotes(text, tuple(schema))}"
+        why = next((why for sign, why in _MISTAKES.items() if sign in str(error)), str(error).partition("\n")[0])
+        said = f"{why}.{in_single_quotes(text, tuple(schema))}"
         raise SchemaError(f"where: {text!r}: {said} Columns are: {_described(schema, text)}") from None
     renamed = not expression.meta.eq(expression.meta.undo_aliases())  # two columns in a row: SQL names one by the other
     if kind != [pl.Boolean] or not expression.meta.root_names() or renamed:
@@ -165,27 +166,22 @@ def _as_column(name: str) -> str:
     return f"A column's name that is more than one word takes double quotes: {quoted(name)}."
 
 
-def _plain(said: str) -> str:
-    """What polars says, in the reader's words."""
-    for sign, words in _MISTAKES.items():
-        if sign in said:
-            return words
-    return said.splitlines()[0]
-
-
 def _sql(tokens: Sequence[Token], columns: Sequence[str], text: str) -> list[str]:
     """The tokens again, each column in double quotes and each text in single ones."""
     out: list[str] = []
-    for place, (kind, token) in enumerate(tokens):
-        following = tokens[place + 1] if place + 1 < len(tokens) else Token("", "")
-        if kind == "name":
-            name = token[1:-1].replace('""', '"')
-            out.append(quoted(name) if name in columns else _as_text(name, out, columns))
-        elif kind == "word":
-            out.append(_word(token, following, columns, text))
+    for token, following in zip(tokens, [*tokens[1:], Token("", "")], strict=True):
+        if token.kind == "name":
+            name = unquoted(token)
+            if name not in columns and not _awaits_a_text(out):
+                raise SchemaError(
+                    f"where: {unknown(name, columns)} Double quotes hold a column; texts take single ones."
+                )
+            out.append(quoted(name) if name in columns else "'" + name.replace("'", "''") + "'")
+        elif token.kind == "word":
+            out.append(_word(token.text, following, columns, text))
             out = _truth_mended(out)
         else:
-            out.append(_SAME.get(token, token))
+            out.append(_SAME.get(token.text, token.text))
     return out
 
 
@@ -220,13 +216,6 @@ def _operand(before: Sequence[str]) -> int:
             starts[-1] = place + 1
         between[-1] |= part == "BETWEEN"
     return starts[-1]
-
-
-def _as_text(name: str, before: Sequence[str], columns: Sequence[str]) -> str:
-    """What stands in double quotes and is no column."""
-    if not _awaits_a_text(before):
-        raise SchemaError(f"where: {unknown(name, columns)} Double quotes hold a column; texts take single ones.")
-    return "'" + name.replace("'", "''") + "'"
 
 
 def _awaits_a_text(before: Sequence[str]) -> bool:

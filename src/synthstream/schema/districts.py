@@ -103,18 +103,16 @@ class Districts(Category):
             rings = rings_of(feature, here)
             shape_of(rings, f"{where}: {label!r}")
             found.setdefault(label, []).extend(rings)
-        (west, east), (south, north) = finest.bounds[x], finest.bounds[y]
-        box = geometry().box(west, south, east, north)
-        for label, rings in found.items():
-            shape = union_of(rings)
-            if geometry().area(geometry().intersection(shape, box)) == 0:
+        text = written([({NAME: label}, rings) for label, rings in found.items()], where)
+        made = cls(name=name, finest=finest, text=text, values=tuple(found))
+        for label, shape in zip(made.values, made.shapes, strict=True):
+            if geometry().area(geometry().intersection(shape, made._box)) == 0:
                 ends = ((finest.coordinates[axis], *finest.bounds[axis]) for axis in (x, y))
                 raise ConfigError(
                     f"{where}: {label!r} lies outside of bounds, so no event could be there; take it out of the file, "
                     f"if it is right. {misplaced(shape.bounds, *ends)}"
                 )
-        text = written([({NAME: label}, rings) for label, rings in found.items()], where)
-        return cls(name=name, finest=finest, text=text, values=tuple(found))
+        return made
 
     @property
     def place(self) -> str:

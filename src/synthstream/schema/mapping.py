@@ -129,7 +129,6 @@ def mapping_of(
 
 
 def _missing(column: Column) -> int:
-    """The code of a missing cell."""
     return int(column.encode(pl.Series([None], dtype=pl.String))[0])
 
 
@@ -172,7 +171,6 @@ def _another_box(old: View, new: View) -> bool:
 
 
 def _new_code(old: Column, new: Column, code: int, said: str | None) -> int:
-    """Where one old value goes."""
     label, own = old.labels[code], code >= len(old.value_labels)
     if said is None and own:
         fold = getattr(new, OTHER, None) or OTHER if label == OTHER else None
