@@ -21,6 +21,7 @@ from synthstream.config.sources import DeltaConfig
 from synthstream.errors import ConfigError, FileDamaged, SchemaError, SourceError
 from synthstream.evaluate.formats import alike, nobody, texts_of
 from synthstream.evaluate.twice import Files, files_in, twice
+from synthstream.ingest.bounding import unused
 from synthstream.ingest.counting import columns_of, encode, file_of, files_of, in_threads
 from synthstream.ingest.delta import DeltaSource
 from synthstream.ingest.files import FileSource
@@ -184,8 +185,9 @@ def look(
         if path.is_dir():
             raise SourceError(f"{path}: is a folder. Name the files in it.")
         source = file_of(config, path) if said else files_of(config) or file_of(config, path)
+        written = replace(source, formats={}, numbers=frozenset())  # without a look at what texts mean
         try:
-            total = _all_of(config, source, source.as_written().read(path, chunk_rows=_CHUNK))
+            total = _all_of(config, source, written.read(path, chunk_rows=_CHUNK))
         except (FileDamaged, SchemaError) as error:
             refused[path] = (str(error), _first_line(path))
             continue
@@ -310,8 +312,7 @@ def persons_in(config: StreamConfig, looked: Looked) -> Persons | None:
     unit, people = config.privacy.unit, looked.rows.people
     if not unit.of_persons or people is None:
         return None
-    window = pl.lit(0) if unit.period is None else pl.col("tick") // unit.period
-    counted = people.with_columns(window=window, kept=pl.col("rows").clip(upper_bound=unit.in_a_tick))
+    counted = unused(people, unit).with_columns(kept=pl.col("rows").clip(upper_bound=unit.in_a_tick))
     periods = counted.group_by("who", "window").agg(pl.col("rows").sum(), pl.col("kept").sum())
     periods = periods.with_columns(kept=pl.col("kept").clip(upper_bound=unit.max_events))
     held = people.group_by(text="who").agg(pl.col("rows").sum())

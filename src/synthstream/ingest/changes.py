@@ -26,7 +26,6 @@ Cells = Mapping[str, Any]
 # What is read of a change besides the columns.
 CHANGE = ("before", "after", "op", "source", "ts_ms")
 
-_NO_COLUMNS: dict[str, Any] = {}
 _NO_ROW = ("t", "m")  # TRUNCATE, and a message of an application's own
 # What a Delta table calls the sides of a change: that of an insertion, and the others with what they do to a count.
 _INSERTED, _CHANGED = "insert", {"update_preimage": "-1", "delete": "-1", "update_postimage": "1"}
@@ -97,7 +96,7 @@ class Changes:
 
     def _row(self, cells: object, op: str, at: str | None) -> Cells:
         """A row, at the moment of its change if that is told."""
-        row = {**(cells if isinstance(cells, dict) else _NO_COLUMNS), self.op: op}
+        row = {**(cells if isinstance(cells, dict) else {}), self.op: op}
         return row if self.time is None or at is None else {**row, self.time: at}
 
 

@@ -48,12 +48,6 @@ class Codebook:
     columns: tuple[Known, ...]
     source: Mapping[str, Any] = field(default_factory=dict)
 
-    def with_book(self, book: Codebook) -> Codebook:
-        """The same columns, as far as a codebook knows them better; all of the codebook's where there are none."""
-        named = {column.name: column for column in book.columns}
-        columns = tuple(named.get(column.name, column) for column in self.columns) or book.columns
-        return Codebook(columns=columns, source={**self.source, **book.source})
-
 
 # -- files -----------------------------------------------------------------------------------------------------------
 

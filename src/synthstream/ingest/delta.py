@@ -141,7 +141,6 @@ class DeltaSource:
         return _Known(commits, {v: found for (v, number), found in sorted(parts.items()) if len(found) == number})
 
     def _actions(self, known: _Known, version: int) -> Actions:
-        """What a version did."""
         path = self._path / "_delta_log" / f"{version:020}.json"  # a list that is made while others write may miss it
         if version not in known.commits and not path.exists():
             raise SourceError(
@@ -250,9 +249,8 @@ class DeltaSource:
         found: list[_Added] = []
         for kind in ("remove", "add"):
             those = [action[kind] for action in actions if kind in action and action[kind].get("dataChange", True)]
-            if any(one.get("partitionValues") is None for one in those):
+            if missing := [one for one in those if one.get("partitionValues") is None]:
                 before = {added.path: added.partition for added in self._whole(known, version - 1)}
-                missing = [one for one in those if one.get("partitionValues") is None]
                 for one in missing:
                     one["partitionValues"] = before.get(str(one.get("path")))
             anew, did = bool(found), "delete" if kind == "remove" else "insert"
@@ -291,7 +289,9 @@ class DeltaSource:
 
     def _rows(self, added: _Added, version: int, instants: Set[str]) -> Iterator[pl.DataFrame]:
         """Rows of a file. A column that it has not, because it came later, has no value there."""
-        partition = {key: _in_utc(text) if key in instants else text for key, text in added.partition.items()}
+        # An instant that names no zone is in UTC, as writers agree; other text is left as it is.
+        zoneless = {key for key, text in added.partition.items() if key in instants and _ZONELESS.fullmatch(text or "")}
+        partition = {key: f"{text}Z" if key in zoneless else text for key, text in added.partition.items()}
         columns = self._columns if added.did else [*self._columns, _CHANGE]
         with self._told(f"a file of its version {version} cannot be read", _IN_PART):
             path = self._path / os.fsdecode(unquote_to_bytes(added.path))
@@ -327,7 +327,6 @@ class DeltaSource:
 
 
 def _frame(columns: Sequence[str], own: pl.DataFrame, partition: Mapping[str, str | None], rows: int) -> pl.DataFrame:
-    """All columns, in their order."""
     return pl.DataFrame(
         [
             own[name]
@@ -336,11 +335,6 @@ def _frame(columns: Sequence[str], own: pl.DataFrame, partition: Mapping[str, st
             for name in columns
         ]
     )
-
-
-def _in_utc(text: str | None) -> str | None:
-    """An instant of a partition: a time that names no zone is in UTC, as writers agree; other text is left as it is."""
-    return f"{text}Z" if text is not None and _ZONELESS.fullmatch(text) else text
 
 
 def _in_checkpoint(path: Path, kinds: Sequence[str]) -> Iterator[dict[str, Any]]:

@@ -139,9 +139,12 @@ def draft(
 
 
 def _with_book(known: Codebook, path: Path, codebook: Path | None, op: str | None) -> Codebook:
-    """What is known of the columns, with what a codebook adds. Raises if there are none, or not ``op``."""
+    """What is known of the columns, or what a codebook knows better. Raises if there are none, or not ``op``."""
     if codebook is not None:
-        known = known.with_book(of_table_schema(codebook, path))
+        book = of_table_schema(codebook, path)
+        named = {column.name: column for column in book.columns}
+        columns = tuple(named.get(column.name, column) for column in known.columns) or book.columns
+        known = Codebook(columns=columns, source={**known.source, **book.source})
     if not known.columns:
         raise SourceError(f"{path} has no columns; a CSV file needs a header")
     if op is not None:
@@ -182,7 +185,6 @@ def _unsaid(source: dict[str, Any]) -> str:
 
 
 def _of_file(path: Path, kind: str, codebook: Path | None) -> Codebook:
-    """What a file says of its columns."""
     if not path.exists():
         one = (
             "This is a pattern: name one of its files, as a shell does without quotes"

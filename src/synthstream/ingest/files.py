@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import polars as pl
 import pyarrow as pa
@@ -196,7 +196,9 @@ class FileSource:
         with pq.ParquetFile(for_arrow(path)) as file:
             schema = file.schema_arrow
             require(self.columns, schema.names)
-        plain = any(_is_made(schema.field(name).type) for name in self.columns)
+        # Such a column is made by pyarrow of what the file stores: it may refuse a cell in doing so.
+        kinds = [schema.field(name).type for name in self.columns]
+        plain = any(pa.types.is_nested(kind) or "dictionary" in str(kind) for kind in kinds)
         # Of types with 32 bits nested cells of a batch could hold 2^31 bytes of text in all: one row would decide.
         wide = {"binary_type": pa.large_binary(), "list_type": pa.LargeListType} if plain else {}
         with pq.ParquetFile(for_arrow(path), metadata=_as_if_plain(path) if plain else None, **wide) as file:
@@ -274,10 +276,6 @@ class FileSource:
         named = ((name, [row[place] for row in rows]) for place, name in enumerate(self.columns))
         return pl.DataFrame([self.meant(pl.Series(name, cells, dtype=pl.String)) for name, cells in named])
 
-    def as_written(self) -> Self:
-        """The same files, read without a look at what their texts mean."""
-        return replace(self, formats={}, numbers=frozenset())
-
     def meant(self, text: pl.Series) -> pl.Series:
         """Texts of a column as the dialect means them."""
         if text.dtype != pl.String:
@@ -340,11 +338,6 @@ def _batches(file: pq.ParquetFile, group: int, columns: Sequence[str], chunk_row
             if rows == 1:
                 raise
             rows //= 2
-
-
-def _is_made(kind: pa.DataType) -> bool:
-    """Whether pyarrow makes such a column of what a Parquet file stores, and may refuse a cell in doing so."""
-    return bool(pa.types.is_nested(kind)) or "dictionary" in str(kind)
 
 
 def for_arrow(path: Path) -> Any:

@@ -36,7 +36,7 @@ from synthstream.ingest.avro import ADDRESS, PREFIX, AvroMessages
 from synthstream.ingest.changes import Cells, Changes
 from synthstream.ingest.cursors import cursor_of, origin_of, place_in
 from synthstream.ingest.lines import cell_of, object_of
-from synthstream.schema.dialects import NO_FORMS, Forms, dated
+from synthstream.schema.dialects import Forms, dated
 
 _PAGE_ROWS = 50_000
 _PAGE_BYTES = 64 * 2**20
@@ -85,7 +85,7 @@ class KafkaSource:
     """
 
     def __init__(
-        self, log: KafkaConfig, columns: Sequence[str], *, changes: Changes | None = None, forms: Forms = NO_FORMS
+        self, log: KafkaConfig, columns: Sequence[str], *, changes: Changes | None = None, forms: Forms | None = None
     ) -> None:
         self.name, self._topic, self._config_file = log.name, log.topic, log.config_file
         self._columns, self._changes, self._in_avro = tuple(columns), changes, log.encoding == "avro"
@@ -130,16 +130,10 @@ class KafkaSource:
             try:
                 self._consumer = Consumer(settings, logger=_SILENT)
             except (KafkaException, TypeError, ValueError) as error:
-                named = re.match(r'No such configuration property: "([\w.]+)"', _text(error))
+                named = re.search(r'No such configuration property: "([\w.]+)"', str(error))
                 which = f'"{named[1]}" is no setting of librdkafka' if named else "a setting has a value that cannot be"
                 raise SourceError(f"{self.name}: {which}. Check {self._config_file or _SERVERS}.") from None
         return self._consumer
-
-    def _fields(self) -> tuple[list[str], str | None]:
-        """Fields that a schema must have, and the one that holds them."""
-        if self._changes is None:
-            return list(self._columns), None
-        return [name for name in self._columns if name != self._changes.op], "after"
 
     def _settings(self) -> tuple[dict[str, Any], dict[str, str]]:
         """Those of librdkafka, and those of the schema registry without their prefix."""
@@ -170,7 +164,8 @@ class KafkaSource:
     def _look_up(self, consumer: Consumer) -> tuple[str, list[int]]:
         """The cluster's id, and the partitions of the topic. The registry answers, too."""
         if self._avro is not None:
-            self._avro.look(self._topic, *self._fields())
+            op = self._changes and self._changes.op
+            self._avro.look(self._topic, [name for name in self._columns if name != op], "after" if op else None)
         metadata = consumer.list_topics(self._topic, timeout=_PATIENCE)
         topic = metadata.topics[self._topic]
         if topic.error is not None:
@@ -301,8 +296,3 @@ class KafkaSource:
         else:
             what = f"the brokers refused ({error.name()})"
         return SourceError(f"{self.name}: {what}. {again}")
-
-
-def _text(error: Exception) -> str:
-    found = error.args[0] if error.args else ""
-    return str(found.str()) if isinstance(found, KafkaError) else str(found)

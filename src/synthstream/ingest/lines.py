@@ -83,7 +83,9 @@ def splitter(dialect: Dialect) -> Callable[[str], list[str]]:
     known, quote, delimiter = _as_csv_knows(dialect), dialect.quote, dialect.delimiter
 
     def cells(line: str) -> list[str]:
-        line = _limited(line, delimiter).rstrip("\r\n")
+        if line.count(delimiter) > _PARTS:
+            line = line[: -len(line.split(delimiter, _PARTS + 1)[-1]) - 1]
+        line = _without_nulls(line).rstrip("\r\n")
         if quote and quote in line:
             return next(csv.reader((line,), **known))
         return line.split(delimiter) if line else []  # what the reader gives too, for a third of the time
@@ -95,13 +97,6 @@ def _as_csv_knows(dialect: Dialect) -> dict[str, Any]:
     if not dialect.quote:
         return {"delimiter": dialect.delimiter, "quoting": csv.QUOTE_NONE}
     return {"delimiter": dialect.delimiter, "quotechar": dialect.quote}
-
-
-def _limited(line: str, delimiter: str) -> str:
-    """A line without null characters, and without what comes after as many delimiters as are looked at."""
-    if line.count(delimiter) > _PARTS:
-        line = line[: -len(line.split(delimiter, _PARTS + 1)[-1]) - 1]
-    return _without_nulls(line)
 
 
 def _without_nulls(line: str) -> str:
@@ -139,7 +134,4 @@ def cell_of(value: object) -> str | None:
 
 
 # A cell may be long: nothing about a row may raise.
-try:
-    csv.field_size_limit(sys.maxsize)
-except OverflowError:  # where the system's long has 32 bits
-    csv.field_size_limit(2**31 - 1)
+csv.field_size_limit(sys.maxsize)

@@ -45,7 +45,7 @@ from synthstream.config.sources import PostgresConfig
 from synthstream.errors import SourceError
 from synthstream.ingest.cursors import cursor_of, place_in
 from synthstream.schema.coercion import require
-from synthstream.schema.dialects import NO_FORMS, Forms, dated
+from synthstream.schema.dialects import Forms, dated
 
 _PAGE_ROWS = 50_000
 _LONGEST = 4096  # characters of a cell; of a longer one, the first. Memory is bounded, whatever stands in a cell.
@@ -152,7 +152,7 @@ class PostgresSource:
     """
 
     def __init__(
-        self, log: PostgresConfig, columns: Sequence[str], *, clock: str | None = None, forms: Forms = NO_FORMS
+        self, log: PostgresConfig, columns: Sequence[str], *, clock: str | None = None, forms: Forms | None = None
     ) -> None:
         self.name, self._log, self._columns = log.name, log, tuple(columns)
         self._clock, self._forms = clock, forms
@@ -193,8 +193,8 @@ class PostgresSource:
             self._connection.execute(_SESSION)
         return self._connection
 
-    def _ask(self, question: str | sql.Composed, *names: str, **values: Any) -> list[tuple[Any, ...]]:
-        return self._connected().execute(question, values or names or None).fetchall()
+    def _ask(self, question: str | sql.Composed, **values: Any) -> list[tuple[Any, ...]]:
+        return self._connected().execute(question, values or None).fetchall()
 
     # -- the catalogue ------------------------------------------------------------------------------------------
 
@@ -234,8 +234,9 @@ class PostgresSource:
 
     def _require_times(self, kinds: dict[str, str]) -> None:
         """Raise if a column whose times count could hold none, by its type: all its rows would be of the open tick."""
-        for name in filter(None, dict.fromkeys([self._clock, *self._forms])):
-            kind, said = kinds.get(name, "text"), name in self._forms
+        forms = self._forms or {}
+        for name in filter(None, dict.fromkeys([self._clock, *forms])):
+            kind, said = kinds.get(name, "text"), name in forms
             if kind in _TIMES and said:
                 mend = "times of this type are read as they are. Name the columns that datetime_format is for"
             elif kind in (*_TIMES, *_TEXTS) or said:

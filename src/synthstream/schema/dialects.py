@@ -6,14 +6,12 @@ import re
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from functools import cache
-from types import MappingProxyType
 from typing import Literal
 
 import polars as pl
 
 _SAMPLE = datetime(2026, 11, 23, 14, 5, 6)
 Forms = Mapping[str, Sequence[str]]
-NO_FORMS: Forms = MappingProxyType({})
 # Forms that are numbers since 1970, in UTC: microseconds of each.
 _SINCE_1970 = {"seconds": 1_000_000, "%s": 1_000_000, "%s%.f": 1_000_000, "milliseconds": 1_000, "microseconds": 1}
 
@@ -71,9 +69,9 @@ def times_as(series: pl.Series, forms: Sequence[str]) -> pl.Series:
     return found
 
 
-def dated(frame: pl.DataFrame, forms: Forms) -> pl.DataFrame:
+def dated(frame: pl.DataFrame, forms: Forms | None) -> pl.DataFrame:
     """Texts, with times in place of those that have forms."""
-    return frame.with_columns(times_as(frame[name], form).alias(name) for name, form in forms.items())
+    return frame.with_columns(times_as(frame[name], form).alias(name) for name, form in (forms or {}).items())
 
 
 def _as(text: pl.Series, form: str) -> pl.Series:
