@@ -35,7 +35,6 @@ from synthstream.schema.coordinates import Coordinate
 from synthstream.schema.districts import OfPlace
 from synthstream.schema.region import Domain
 from synthstream.schema.schema import Schema
-from synthstream.workload import Workload
 
 Before = Callable[[AfterSection, Schema, Path], Any]
 
@@ -62,13 +61,6 @@ def check_sound_sections(data: dict[str, Any], broken: set[tuple[str | int, ...]
                 problems.attempt(f"columns.{i}", partial(column_of, column, timezone))
 
 
-def _workload(section: SynthesizerConfig, schema: Schema, problems: Problems) -> Workload | None:
-    workload = problems.attempt("synthesizer.marginals", lambda: workload_of(section, schema))
-    if workload is not None:
-        problems.attempt("synthesizer.focus", partial(weights_of, schema, workload, section.focus or ()))
-    return workload
-
-
 def objects(file: File, base: Path, problems: Problems, before: Before) -> dict[str, Any]:
     """Arguments of a ``StreamConfig``; raises ``ConfigError`` with all problems.
 
@@ -82,7 +74,9 @@ def objects(file: File, base: Path, problems: Problems, before: Before) -> dict[
     region = problems.attempt("synthesizer.region", partial(_region, file, schema, base))
     workload = None
     if schema is not None and not file.synthesizer.points:
-        workload = _workload(file.synthesizer, schema, problems)
+        workload = problems.attempt("synthesizer.marginals", partial(workload_of, file.synthesizer, schema))
+        if workload is not None:
+            problems.attempt("synthesizer.focus", partial(weights_of, schema, workload, file.synthesizer.focus or ()))
     constraints = NOTHING
     if schema is not None:
         constraints = constraints_of(file.constraints, kind, schema, base, problems, known=nested(schema))
@@ -236,7 +230,6 @@ def _check_reading(file: File, source: Files | LogConfig) -> None:
 
 
 def _unit(file: File, clock: Clock | None) -> Unit:
-    """Who is protected."""
     file.privacy.check_limits()
     persons = file.privacy.persons
     if persons is None:

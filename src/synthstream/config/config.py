@@ -138,7 +138,6 @@ class StreamConfig:
 
     @classmethod
     def _read(cls, data: dict[str, Any], base: Path | None, problems: Problems) -> Self:
-        """What sections say; ``problems`` tells of them."""
         folder = (base or Path.cwd()).absolute()
         file = None
         try:

@@ -73,7 +73,6 @@ def _check_table(file: File, mirror: PostgresMirror) -> None:
 
 
 def _written(mirror: PostgresMirror) -> list[TableName]:
-    """All tables that are written."""
     name = TableName.read(mirror.table)
     return [name, name.ending(MANIFEST)]
 

@@ -159,10 +159,6 @@ class _Object(io.RawIOBase):
         with _told():
             return int(self._file.seek(offset, whence))
 
-    @override
-    def tell(self) -> int:
-        return int(self._file.tell())
-
 
 @cache
 def _store(scheme: str) -> Any:

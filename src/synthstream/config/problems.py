@@ -109,7 +109,8 @@ class Problems:
                 if loc in told:
                     continue
                 told.add(loc)
-            path, tag = _split(loc)
+            at = _TAGS.get(loc[:1], _TAGS.get(loc[:2], len(loc)))
+            path, tag = (*loc[:at], *loc[at + 1 :]), str(loc[at]) if len(loc) > at else None
             if detail["type"].startswith("union_tag") and loc[0] != "columns":
                 path = (*path, "kind")
             if self._lines.get(path) not in unfilled:
@@ -149,7 +150,51 @@ class Problems:
         return self._worded(detail, path, key)
 
     def _worded(self, detail: Any, path: Path, key: str) -> str:
-        return _worded(detail, path, key)
+        kind = detail["type"]
+        last = str(path[-1]) if path else ""
+        found = detail.get("input")
+        if kind == "string_pattern_mismatch":
+            return f"{key} = {found!r}: {_FORMS.get(last, _PLAIN)}"
+        if kind == "string_too_short":
+            return f"{key} = {found!r}: {_EMPTY.get(key, 'must not be empty')}"
+        if kind == "missing" and len(path) == 1 and last in _SECTIONS:
+            return f"{key}: this section is required. Begin it with {_heading(last)}, and write its keys below"
+        if kind in ("missing", "union_tag_not_found"):
+            return f"{key}: this key is required{_WHY.get(last, '')}"
+        if len(path) == 1 and (kind in _NO_SECTION or last == "columns"):
+            brackets = ", in double brackets" if last in _ARRAYS else ""
+            return f"{key}: must be a section. Begin it with {_heading(last)}{brackets}, and write its keys below"
+        if last == "bounds":
+            return f"{key}: give each coordinate a list of its lower and upper end, as in [[32, 37], [-122, -114]]"
+        if last == "missing" and path[0] == "columns":
+            told, what = str(found).lower() if isinstance(found, bool) else repr(found), _VALUES.get(kind, "a number")
+            return (
+                f"{key} = {told}: say as which value missing cells count, {what}, or leave it out to count them apart"
+            )
+        if last == "unit":
+            return f"{key} = {found!r}: say {_UNITS}, which protects a person, of whom at most max_events events count"
+        if kind in ("literal_error", "union_tag_invalid"):
+            told = detail.get("ctx", {})
+            tag, expected = told.get("tag", found), told.get("expected", told.get("expected_tags", ""))
+            words = re.findall(r"'([^']+)'", str(expected))
+            signs = not all(word[0].isalnum() for word in words)
+            named = ", ".join(map(_quoted, words) if signs else words)
+            return f"{key} = {tag!r}: must be one of {named}.{like(_TYPES.get(str(tag), str(tag)), words)}"
+        if last == "edges" and kind == "too_short":
+            return f"{key}: {_FEW}"
+        hint = {
+            "datetime_type": "; write dates as 2026-01-31, without quotes",
+            "string_type": "; write it in quotes",
+        }.get(kind, "")
+        if kind in ("list_type", "tuple_type"):
+            hint = f"; write it in brackets, as in {'[0, 18, 65]' if last == 'edges' else _LIST}"
+            hint += "; `schema init --codebook` drafts a long list" if last == "values" else ""
+        elif kind in ("float_type", "int_type") and re.fullmatch(_NUMBER, repr(found)):
+            hint = "; write it without quotes"
+        elif last == "every":
+            hint += f', as in "{found}d"'
+        said = detail["msg"].removeprefix("Value error, ").replace("valid tuple", "valid list")
+        return f"{key} = {found!r}: {said[0].lower()}{said[1:]}{hint}"
 
     def _meant(self, path: Path, known: Sequence[str], *, section: bool) -> str:
         """Where a key, or section, that is unknown here has its place, or which one may be meant."""
@@ -178,12 +223,6 @@ class Problems:
             column = f"columns.{path[1]}" if name is None else f"column {name!r}"
             return f"{column}: {'.'.join(map(str, rest))}" if rest else column
         return ".".join(str(part) for part in path if path[0] != "mirror" or not isinstance(part, int))
-
-
-def _split(loc: Path) -> tuple[Path, str | None]:
-    """The path in the file, and which of several sections it is in, of one of pydantic's locations."""
-    at = _TAGS.get(loc[:1], _TAGS.get(loc[:2], len(loc)))
-    return (*loc[:at], *loc[at + 1 :]), str(loc[at]) if len(loc) > at else None
 
 
 _LIST, _QUOTES = '["A", "B"]', 'Texts stand in quotes: "A", not A'
@@ -245,67 +284,22 @@ def _heading(section: str) -> str:
     return f"[[{section}]]" if section in _ARRAYS else f"[{section}]"
 
 
-def _worded(detail: Any, path: Path, key: str) -> str:
-    kind = detail["type"]
-    last = str(path[-1]) if path else ""
-    found = detail.get("input")
-    if kind == "string_pattern_mismatch":
-        return f"{key} = {found!r}: {_FORMS.get(last, _PLAIN)}"
-    if kind == "string_too_short":
-        return f"{key} = {found!r}: {_EMPTY.get(key, 'must not be empty')}"
-    if kind == "missing" and len(path) == 1 and last in _SECTIONS:
-        return f"{key}: this section is required. Begin it with {_heading(last)}, and write its keys below"
-    if kind in ("missing", "union_tag_not_found"):
-        return f"{key}: this key is required{_why(last)}"
-    if len(path) == 1 and (kind in _NO_SECTION or last == "columns"):
-        brackets = ", in double brackets" if last in _ARRAYS else ""
-        return f"{key}: must be a section. Begin it with {_heading(last)}{brackets}, and write its keys below"
-    if last == "bounds" and kind != "missing":
-        return f"{key}: give each coordinate a list of its lower and upper end, as in [[32, 37], [-122, -114]]"
-    if last == "missing" and path[0] == "columns":
-        told, what = str(found).lower() if isinstance(found, bool) else repr(found), _VALUES.get(kind, "a number")
-        return f"{key} = {told}: say as which value missing cells count, {what}, or leave it out to count them apart"
-    if last == "unit":
-        return f"{key} = {found!r}: say {_UNITS}, which protects a person, of whom at most max_events events count"
-    if kind in ("literal_error", "union_tag_invalid"):
-        told = detail.get("ctx", {})
-        tag, expected = told.get("tag", found), told.get("expected", told.get("expected_tags", ""))
-        words = re.findall(r"'([^']+)'", str(expected))
-        signs = not all(word[0].isalnum() for word in words)
-        named = ", ".join(map(_quoted, words) if signs else words)
-        return f"{key} = {tag!r}: must be one of {named}.{like(_TYPES.get(str(tag), str(tag)), words)}"
-    if last == "edges" and kind == "too_short":
-        return f"{key}: {_FEW}"
-    hint = {"datetime_type": "; write dates as 2026-01-31, without quotes", "string_type": "; write it in quotes"}.get(
-        kind, ""
-    )
-    if kind in ("list_type", "tuple_type"):
-        hint = f"; write it in brackets, as in {'[0, 18, 65]' if last == 'edges' else _LIST}"
-        hint += "; `schema init --codebook` drafts a long list" if last == "values" else ""
-    elif kind in ("float_type", "int_type") and re.fullmatch(_NUMBER, repr(found)):
-        hint = "; write it without quotes"
-    elif last == "every":
-        hint += f', as in "{found}d"'
-    said = detail["msg"].removeprefix("Value error, ").replace("valid tuple", "valid list")
-    return f"{key} = {found!r}: {said[0].lower()}{said[1:]}{hint}"
-
-
-def _why(key: str) -> str:
-    return {
-        "epsilon": "; it has no default, because it is the promise",
-        "delta": "; it has no default; 0 asks for pure epsilon-DP",
-        "state": f"; {_EMPTY['state']}",
-        "unit": f"; it has no default. Say {_UNITS}",
-        "person": "; name the column that holds each person's key",
-        "max_events": "; at most this number of events of each person count, and further ones are left out",
-        "min": "; bounds must be publicly known, and are never taken from the data",
-        "max": "; bounds must be publicly known, and are never taken from the data",
-        "coordinates": '; name one or two columns of numbers, as in ["lat", "lon"]',
-        "bounds": "; of each coordinate the lower and upper end, as in [[32, 37], [-122, -114]]; publicly known",
-        "bins": "; say into how many equal bins the range is cut",
-        "values": "; list the publicly known values",
-        "horizon": '; a number of ticks, or "unbounded"',
-    }.get(key, "")
+# Why a key is required, or what it says.
+_WHY = {
+    "epsilon": "; it has no default, because it is the promise",
+    "delta": "; it has no default; 0 asks for pure epsilon-DP",
+    "state": f"; {_EMPTY['state']}",
+    "unit": f"; it has no default. Say {_UNITS}",
+    "person": "; name the column that holds each person's key",
+    "max_events": "; at most this number of events of each person count, and further ones are left out",
+    "min": "; bounds must be publicly known, and are never taken from the data",
+    "max": "; bounds must be publicly known, and are never taken from the data",
+    "coordinates": '; name one or two columns of numbers, as in ["lat", "lon"]',
+    "bounds": "; of each coordinate the lower and upper end, as in [[32, 37], [-122, -114]]; publicly known",
+    "bins": "; say into how many equal bins the range is cut",
+    "values": "; list the publicly known values",
+    "horizon": '; a number of ticks, or "unbounded"',
+}
 
 
 def _key_lines(text: str) -> dict[Path, int]:

@@ -32,12 +32,9 @@ class PersonSection(Section):
     per: str | None = None
 
 
-def _kind_of_unit(value: object) -> str:
-    return "person" if isinstance(value, dict | PersonSection) else "event"
-
-
 _Unit = Annotated[
-    Annotated[Literal["event"], Tag("event")] | Annotated[PersonSection, Tag("person")], Discriminator(_kind_of_unit)
+    Annotated[Literal["event"], Tag("event")] | Annotated[PersonSection, Tag("person")],
+    Discriminator(lambda value: "person" if isinstance(value, dict | PersonSection) else "event"),
 ]
 
 

@@ -78,7 +78,8 @@ def toml_of(data: Mapping[str, Any]) -> str:
 def written(value: Any, *, top: bool = False) -> str:
     """A value as TOML writes it. Raises ``TypeError`` for one that it has no way to write."""
     if isinstance(value, Mapping):
-        return "{ " + ", ".join(f"{_key(key)} = {written(one)}" for key, one in value.items()) + " }"
+        keys = ((key if re.fullmatch(r"[A-Za-z0-9_-]+", key) else written(key), one) for key, one in value.items())
+        return "{ " + ", ".join(f"{key} = {written(one)}" for key, one in keys) + " }"
     if isinstance(value, list | tuple):
         parts = [written(one) for one in value]
         return "[\n  " + ",\n  ".join(parts) + ",\n]" if top and parts else f"[{', '.join(parts)}]"
@@ -91,7 +92,3 @@ def written(value: Any, *, top: bool = False) -> str:
     if not isinstance(value, str | int):
         raise TypeError(f"{type(value).__name__} is no type of a stream.toml")
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
-
-
-def _key(key: str) -> str:
-    return key if re.fullmatch(r"[A-Za-z0-9_-]+", key) else written(key)

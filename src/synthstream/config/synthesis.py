@@ -222,24 +222,18 @@ def workload_of(section: SynthesizerConfig, schema: Schema) -> Workload:
         found.append(tuple(sorted({schema.names.index(name) for name in names})))
     if not any(found):
         raise ConfigError('list at least one table, as in [["ward", "age"]]')
-    return _affordable(Workload(sizes=schema.sizes, marginals=tuple(dict.fromkeys(found))), schema)
+    workload = Workload(sizes=schema.sizes, marginals=tuple(dict.fromkeys(found)))
+    if workload.cells > _LARGEST_WORKLOAD:
+        most, largest = max((math.prod(shape), m) for shape, m in zip(workload.shapes, workload.marginals, strict=True))
+        raise ConfigError(
+            f"{workload.cells:,} cells in {len(workload.marginals):,} tables are too many; at most "
+            f"{_LARGEST_WORKLOAD:,} are served. The table of {' and '.join(repr(schema.names[c]) for c in largest)} "
+            f"alone has {most:,}. Use fewer bins or values, or list [synthesizer] marginals"
+        )
+    return workload
 
 
 def is_near(marginal: tuple[int, ...], most: int | None, schema: Schema) -> bool:
     """Whether columns are at most so far apart; those of places are counted with others as they say themselves."""
     apart = marginal[-1] - marginal[0] if len(marginal) > 1 else 0
     return most is None or apart <= most or any(isinstance(schema.columns[c], OfPlace) for c in marginal)
-
-
-def _affordable(workload: Workload, schema: Schema) -> Workload:
-    if workload.cells > _LARGEST_WORKLOAD:
-        largest = max(
-            (math.prod(shape), marginal) for shape, marginal in zip(workload.shapes, workload.marginals, strict=True)
-        )
-        widest = " and ".join(repr(schema.names[c]) for c in largest[1])
-        raise ConfigError(
-            f"{workload.cells:,} cells in {len(workload.marginals):,} tables are too many; at most "
-            f"{_LARGEST_WORKLOAD:,} are served. The table of {widest} alone has {largest[0]:,}. Use fewer bins or "
-            "values, or list [synthesizer] marginals"
-        )
-    return workload

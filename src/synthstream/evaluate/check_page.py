@@ -74,7 +74,8 @@ def lines_of(found: Checked) -> Iterator[str]:
     rows, looked = found.looked.rows, found.looked
     parts = [f"{len(looked.files):,} file(s)"] if looked.files or looked.refused else []
     parts += [f"{looked.frames:,} frame(s)"] if looked.frames else []
-    yield f"{found.config.name}: " + (f"{_rows(rows.count)} in {' and '.join(parts)}" if parts else "no new file")
+    many = "1 row" if rows.count == 1 else f"{rows.count:,} rows"
+    yield f"{found.config.name}: " + (f"{many} in {' and '.join(parts)}" if parts else "no new file")
     yield f"Verdict: {_verdict(found)}"
     for finding in found.findings:
         yield f"{_MARKS[finding.level]}: {finding.about}: {finding.words}"
@@ -97,10 +98,6 @@ def lines_of(found: Checked) -> Iterator[str]:
     yield from persons_of(found)
     if found.verdict is not Level.FINE:
         yield "Change how rows are read, never values, bounds or limits by what the data show."
-
-
-def _rows(number: int) -> str:
-    return "1 row" if number == 1 else f"{number:,} rows"
 
 
 def _verdict(found: Checked) -> str:

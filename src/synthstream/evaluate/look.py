@@ -189,7 +189,8 @@ def look(
         try:
             total = _all_of(config, source, written.read(path, chunk_rows=_CHUNK))
         except (FileDamaged, SchemaError) as error:
-            refused[path] = (str(error), _first_line(path))
+            with path.open(encoding="utf-8-sig", errors="replace") as file:
+                refused[path] = (str(error), file.readline(65_536).rstrip("\r\n"))
             continue
         found, read = found + total, [*read, path]
         full += [path] if total.count else []
@@ -380,8 +381,3 @@ def encoding_of(path: Path) -> str | None:
     if not broken:
         return None
     return "iso-8859-1" if high else "windows-1252"
-
-
-def _first_line(path: Path) -> str:
-    with path.open(encoding="utf-8-sig", errors="replace") as file:
-        return file.readline(65_536).rstrip("\r\n")
