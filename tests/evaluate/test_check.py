@@ -570,7 +570,7 @@ def test_points_outside_of_the_region_or_the_box(
             "34.1",
             'They lie in the box with coordinates = ["lon", "lat"]: these stand in the order of bounds.',
         ),
-        ("34,1", "-118,2", 'They look like numbers with decimal ",".'),
+        ("34,1", "-118,2", "They look like numbers with decimal ','."),
         ("51.5", "0.1", "They lie outside of bounds."),
     ],
 )
@@ -603,7 +603,7 @@ def test_a_place_with_regions_and_decimal_commas_is_told_of_once_with_the_line_t
     text = toml(WARD, f'[[columns]]\nname = "at"\ntype = "place"\n{box}regions = "city.geojson"\n')
     found = told(tmp_path, text, rows(lat=["34,1"] * 290 + ["0.00000"] * 10, lon=["-118,2"] * 290 + ["0.00000"] * 10))
     assert [finding.about for finding in found.findings] == ["at"]
-    assert 'look like numbers with decimal ",".' in words(found)
+    assert "look like numbers with decimal ','." in words(found)
     assert found.lines == ["[source]", 'decimal = ","']
     named = told(tmp_path, text, rows(lat=["north"] * 300, lon=["west"] * 300))
     assert "They are no numbers." in words(named)

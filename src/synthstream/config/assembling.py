@@ -70,18 +70,19 @@ def objects(file: File, base: Path, problems: Problems, before: Before) -> dict[
     budget = problems.attempt("privacy", file.privacy.budget)
     clock = problems.attempt("clock", file.clock.clock)
     unit = problems.attempt("privacy.unit", lambda: _unit(file, clock))
-    schema, kind = schema_of(file, budget, problems, base), file.synthesizer.kind
+    schema = schema_of(file, budget, problems, base)
     region = problems.attempt("synthesizer.region", partial(_region, file, schema, base))
     workload = None
     if schema is not None and not file.synthesizer.points:
         workload = problems.attempt("synthesizer.marginals", partial(workload_of, file.synthesizer, schema))
         if workload is not None:
             problems.attempt("synthesizer.focus", partial(weights_of, schema, workload, file.synthesizer.focus or ()))
-    constraints = NOTHING
+    constraints, after = NOTHING, None
     if schema is not None:
-        constraints = constraints_of(file.constraints, kind, schema, base, problems, known=nested(schema))
+        constraints = constraints_of(
+            file.constraints, file.synthesizer.kind, schema, base, problems, known=nested(schema)
+        )
     problems.attempt("op", lambda: _of_its_own(file))
-    after = None
     if file.after is not None and schema is not None:
         after = problems.attempt("after", partial(before, file.after, schema, base))
     if file.source is not None:
@@ -93,8 +94,7 @@ def objects(file: File, base: Path, problems: Problems, before: Before) -> dict[
     if budget is None or clock is None or unit is None or schema is None:
         raise problems.error()
     persons, source = file.privacy.persons, None if file.source is None else file.source.within(base)
-    return {
-        "name": file.name,
+    return {key: getattr(file, key) for key in ("name", "op", "synthesizer", "publication", "status")} | {
         "state": base / file.state,
         "base": base,
         "privacy": PrivacyConfig(
@@ -104,18 +104,14 @@ def objects(file: File, base: Path, problems: Problems, before: Before) -> dict[
             neighbours=file.privacy.neighbours,
         ),
         "clock": clock,
-        "op": file.op,
         "schema": replace(schema, in_order=constraints.in_order, region=region),
         "workload": workload,
         "constraints": constraints,
-        "synthesizer": file.synthesizer,
         "source": source if isinstance(source, Files) else None,
         "log": None if isinstance(source, Files) else source,
         "sink": file.sink and file.sink.within(base),
         "mirrors": tuple(mirror.within(base) for mirror in file.mirror),
         "encryption": file.encryption and file.encryption.within(base),
-        "publication": file.publication,
-        "status": file.status,
         "after": after,
         "events": _guessed(file),
     }

@@ -15,7 +15,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -268,8 +268,7 @@ def _whole(parts: Sequence[Finding], *, claimed: float) -> Finding:
     )
 
 
-@dataclass(frozen=True, kw_only=True)
-class Readings:
+class Readings(NamedTuple):
     """What an observer reads off a counter's releases.
 
     A reading is a fixed linear combination of one cell's released sums: without noise it is the number of events at one
@@ -299,14 +298,14 @@ def readings(counter: Counter, ticks: int) -> Readings:
     if isinstance(counter, Restarted):
         return readings(counter.inner(0), min(ticks, counter.length(0)))
     if isinstance(counter, Simple):
-        return Readings(event=0, weights=np.eye(1, ticks), shares=np.ones(1))
+        return Readings(0, np.eye(1, ticks), np.ones(1))
     if isinstance(counter, NodeCounter):
         return _nodes(counter, ticks)
     if isinstance(counter, Kary):
         # The prefix of k^l ticks is a single node of level l.
         ends = [counter.arity**level - 1 for level in range(counter.levels)]
         weights = np.eye(ticks)[[end for end in ends if end < ticks]]
-        return Readings(event=0, weights=weights, shares=np.full(len(weights), 1 / counter.levels))
+        return Readings(0, weights, np.full(len(weights), 1 / counter.levels))
     raise TypeError(f"no way is known to read a {type(counter).__name__}")
 
 
@@ -317,11 +316,7 @@ def _least_squares(counter: Counter, ticks: int) -> Readings:
             cov[s, t] = cov[t, s] = counter.covariance(s, t, multiplier=1.0)
     weights = np.linalg.solve(cov, np.ones(ticks))
     precision = float(weights.sum())
-    return Readings(
-        event=0,
-        weights=np.asarray(weights[None] / precision, dtype=np.float64),
-        shares=np.array([min(np.sqrt(precision), 1.0)]),
-    )
+    return Readings(0, np.asarray(weights[None] / precision), np.array([min(np.sqrt(precision), 1.0)]))
 
 
 def _nodes(counter: NodeCounter, ticks: int) -> Readings:
@@ -333,11 +328,7 @@ def _nodes(counter: NodeCounter, ticks: int) -> Readings:
     cost = [sum(1 / span.factor for span in rows if span.start <= i <= span.end) for i in range(1, ticks + 1)]
     event = int(np.argmax(cost))
     held = [span for span in rows if span.start <= event + 1 <= span.end]
-    return Readings(
-        event=event,
-        weights=np.array([rows[span] for span in held]),
-        shares=np.array([1 / span.factor for span in held]),
-    )
+    return Readings(event, np.array([rows[span] for span in held]), np.array([1 / span.factor for span in held]))
 
 
 def trials(

@@ -111,13 +111,6 @@ def truth_of_points(found: History, *, progress: Steps) -> Truth:
     return truth(found.config, found.sampled(), count=count, cells=nodes.height, progress=progress)
 
 
-def synthetic_points(found: History, tick: Tick, cells: int) -> FloatArray | None:
-    """Published counts of a release over the same nodes; ``None`` if that release lists coarser ones."""
-    names = [f"{column.name} from" for column in found.config.schema.columns]
-    nodes = found.nodes(tick).sort(names)
-    return nodes["count"].to_numpy().astype(np.float64) if nodes.height == cells else None
-
-
 def truth(config: StreamConfig, ticks: tuple[Tick, ...], *, count: Count, cells: int, progress: Steps) -> Truth:
     """True counts of all events up to the end of each tick.
 

@@ -18,7 +18,6 @@ from synthstream.evaluate.custodian import (
     Truth,
     epochs_of,
     errors,
-    synthetic_points,
     truth_of_points,
     truth_of_tables,
     yardsticks,
@@ -254,13 +253,15 @@ def _distances(found: History, truth: Truth, shape: tuple[int, ...], progress: S
     """Wasserstein distance between true and synthetic points over time, in one and two dimensions."""
     if len(shape) > 2:
         return None
+    names = [f"{column.name} from" for column in found.config.schema.columns]
     places = np.unique(np.linspace(0, len(truth.ticks) - 1, min(_DISTANCES, len(truth.ticks))).round().astype(int))
     x, y = [], []
     for i in progress(places.tolist(), "measuring distances"):
-        synthetic, true = synthetic_points(found, truth.ticks[i], truth.counts.shape[1]), truth.counts[i]
+        nodes, true = found.nodes(truth.ticks[i]).sort(names), truth.counts[i].astype(np.float64)
+        synthetic = nodes["count"].to_numpy().astype(np.float64)
         x.append(truth.ticks[i].end.timestamp())
-        known = synthetic is not None and synthetic.sum() > 0 and true.sum() > 0
-        y.append(_distance(synthetic, true.astype(np.float64), shape) if known and synthetic is not None else None)
+        comparable = nodes.height == true.size and synthetic.sum() > 0 and true.sum() > 0  # it may list coarser nodes
+        y.append(_distance(synthetic, true, shape) if comparable else None)
     forecasts = _forecasts(found, [truth.ticks[i] for i in places], progress)
     numbers = [v for v in [*y, *(v for line in forecasts for v in line.y)] if v is not None]
     if len(numbers) < 2:

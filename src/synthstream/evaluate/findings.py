@@ -25,13 +25,12 @@ from synthstream.evaluate.formats import (
     meant,
     percent,
     place_of,
-    separator_of,
     texts_of,
     types_of,
 )
 from synthstream.evaluate.look import UTF_16, Cells, Looked, Persons, Rows, counting_in, persons_in
 from synthstream.forecast.warnings import off_by
-from synthstream.ingest.counting import columns_of, forms_of
+from synthstream.ingest.counting import forms_of
 from synthstream.schema.binned import Binned, Datetime
 from synthstream.schema.clock import due, written
 from synthstream.schema.columns import Category, Column
@@ -185,15 +184,15 @@ def _files(config: StreamConfig, looked: Looked) -> Iterator[Finding]:
         level, words = (Level.FINE, counted) if looked.known else (Level.STOP, none)
         yield Finding(level=level, about="[source]", words=words)
     same = dict[Finding, list[Path]]()  # what is said of several files is said once
-    for path, (words, header) in looked.refused.items():
-        if separator := separator_of(header, columns_of(config)):
-            line = Line("delimiter", json.dumps(separator))
+    for path, (words, keys) in looked.refused.items():
+        if keys.keys() == {"delimiter"}:
+            line = Line("delimiter", keys["delimiter"])
             advice, lines = advised(line, others=len(looked.files))
             words = f"The columns of {path} stand between {line.value}, not commas: {advice}"
             finding = Finding(level=Level.STOP, about="[source]", words=words, lines=lines)
         else:
-            keys = {config.clock.column: "[clock] column", config.privacy.person: "[privacy] person", config.op: "op"}
-            about = next((key for name, key in keys.items() if f"column {name!r} is missing" in words), "[source]")
+            roles = {config.clock.column: "[clock] column", config.privacy.person: "[privacy] person", config.op: "op"}
+            about = next((key for name, key in roles.items() if f"column {name!r} is missing" in words), "[source]")
             finding = Finding(level=Level.STOP, about=about, words=words)
         same.setdefault(replace(finding, words=finding.words.replace(str(path), "\0")), []).append(path)
     for path, encoding in looked.encodings.items():

@@ -13,8 +13,6 @@ from typing import NamedTuple
 import numpy as np
 import polars as pl
 
-from synthstream.config.sources import Dialect
-from synthstream.ingest.lines import splitter
 from synthstream.schema.coercion import numbers, times
 from synthstream.schema.dialects import times_as, zoned
 from synthstream.schema.places import SIDES, View
@@ -38,7 +36,6 @@ _WORDS = {"d": "day", "m": "month", "Y": "year", "y": "year (2 digits)", "b": "m
 _WORDS |= {"H": "hour", "I": "hour", "M": "minute", "S": "second", "p": "AM or PM"}
 # How much of a text and of a value must be the same, as difflib counts it, for one to be a slip of the other.
 _LIKE = 0.8
-_SEPARATORS = (";", "\t", "|")
 _NO_KEY = r"^([-.?_x]*|0|9{4,}|n/?a|nan|nil|none|null|unknown|unbekannt|inconnu|desconocido|anonymous|missing)$"
 
 
@@ -198,7 +195,7 @@ def place_of(view: View, odd: pl.DataFrame) -> tuple[str, tuple[Line, ...]]:
         >>> place_of(view, pl.DataFrame({"text": ["-118.2 / 34.1"], "rows": [7]}))[0]
         'They lie in the box with coordinates = ["lon", "lat"]: these stand in the order of bounds.'
         >>> place_of(view, pl.DataFrame({"text": ["34,1 / -118,2"], "rows": [7]}))
-        ('They look like numbers with decimal ",".', (Line(key='decimal', value='","', column=None),))
+        ("They look like numbers with decimal ','.", (Line(key='decimal', value='","', column=None),))
         >>> place_of(view, pl.DataFrame({"text": ["51.5 / 0.1"], "rows": [7]}))[0]
         'They lie outside of bounds.'
         >>> place_of(view, pl.DataFrame({"text": ["51.5 / 0.1", "x / 0.1"], "rows": [7, 1]}))[0]
@@ -217,30 +214,13 @@ def place_of(view: View, odd: pl.DataFrame) -> tuple[str, tuple[Line, ...]]:
     if len(sides) > 1 and tried["rows"].filter(inside).sum() >= tried["rows"].sum() / 2:
         said = json.dumps(view.coordinates[::-1], ensure_ascii=False)
         return f"They lie in the box with coordinates = {said}: these stand in the order of bounds.", ()
-    texts = pl.DataFrame(
-        {"text": pl.concat([side.alias("text") for side in sides]), "rows": tried["rows"].to_list() * len(sides)}
-    )
-    if keys := numbers_of(texts.filter(pl.col("text") != "")):
-        said = " and ".join(f'{key} "{value}"' for key, value in keys.items())
-        return f"They look like numbers with {said}.", tuple(Line(key, f'"{value}"') for key, value in keys.items())
+    texts = pl.concat([tried.select(side.alias("text"), "rows") for side in sides])
+    if (found := lines_of_numbers(texts.filter(pl.col("text") != "")))[1]:
+        return found
     broken = np.any([np.isnan(numbers(side)) for side in sides], axis=0)
     if broken.all():
         return "They are no numbers.", ()
     return ("Some are no numbers, and others lie" if broken.any() else "They lie") + " outside of bounds.", ()
-
-
-def separator_of(header: str, columns: Sequence[str]) -> str | None:
-    """What parts the cells of a header in which a comma does not give the columns.
-
-    Example:
-        >>> separator_of("when;ward;age", ["when", "age"])
-        ';'
-    """
-    for separator in _SEPARATORS:
-        cells = {cell.strip().strip('"') for cell in header.split(separator)}
-        if set(columns) <= cells and not set(columns) <= set(splitter(Dialect())(header)):
-            return separator
-    return None
 
 
 def alike(texts: pl.Series) -> pl.Series:

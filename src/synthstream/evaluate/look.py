@@ -123,7 +123,7 @@ class Looked:
     Args:
         files: that were read.
         frames: how many were looked at.
-        refused: those that cannot be, with what stands against them, and the first line of each.
+        refused: those that cannot be, with what stands against them, and keys that would mend it.
         encodings: of CSV files that are not UTF-8: what their bytes look like, as ``stream.toml`` names it, or UTF-16.
         twice: what to say of files that may be others under a second name.
         known: number of files of the source that were counted before.
@@ -131,7 +131,7 @@ class Looked:
 
     rows: Rows
     files: tuple[Path, ...]
-    refused: dict[Path, tuple[str, str]]
+    refused: dict[Path, tuple[str, dict[str, str]]]
     encodings: dict[Path, str]
     twice: tuple[str, ...] = ()
     known: int = 0
@@ -175,7 +175,7 @@ def look(
     if config.log is not None and config.log.of_changes:
         config = replace(config, op=None)  # what somebody has are files of the table, which say nothing of changes
     found, read, full, frames = Rows(), list[Path](), list[Path](), 0
-    refused, encodings = dict[Path, tuple[str, str]](), dict[Path, str]()
+    refused, encodings = dict[Path, tuple[str, dict[str, str]]](), dict[Path, str]()
     files = Files([], [], []) if said else _of_source(config)
     new = list(said) or list[Path | Frame](files.new)
     for path in progress(new):
@@ -189,8 +189,7 @@ def look(
         try:
             total = _all_of(config, source, written.read(path, chunk_rows=_CHUNK))
         except (FileDamaged, SchemaError) as error:
-            with path.open(encoding="utf-8-sig", errors="replace") as file:
-                refused[path] = (str(error), file.readline(65_536).rstrip("\r\n"))
+            refused[path] = (str(error), source.mended(path))
             continue
         found, read = found + total, [*read, path]
         full += [path] if total.count else []

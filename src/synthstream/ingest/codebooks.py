@@ -228,18 +228,11 @@ def of_catalogue(table: str, *, service: str | None) -> Codebook:
     numbered = next((str(row[0]) for row in found if row[3]), None)
     source: dict[str, Any] = {"table": table, **({} if numbered is None else {"sequence": numbered})}
     source |= {} if service is None else {"service": service}
-    return Codebook(columns=tuple(_of_row(*row) for row in found if row[0] != numbered), source=source)
+    return Codebook(columns=tuple(_of_row(row) for row in found if row[0] != numbered), source=source)
 
 
-def _of_row(
-    name: str,
-    kind: str,
-    category: str,
-    _: bool,
-    labels: Sequence[str],
-    checks: Sequence[str],
-    words: str | None,
-) -> Known:
+def _of_row(row: Sequence[Any]) -> Known:
+    name, kind, category, _, labels, checks, words = row
     values, low, high = tuple(labels), None, None
     whole = kind in ("int2", "int4", "int8")
     for check in checks:

@@ -227,6 +227,18 @@ class FileSource:
         with self._told(path):
             require(self.columns, self.names(path))
 
+    def mended(self, path: Path) -> dict[str, str]:
+        """Keys of [source], and what to write there, with which the header of a CSV file has all columns, if any do."""
+        for encoding in (self.dialect.encoding, "utf-8", "cp1252") if self.kind == "csv" else ():
+            for delimiter in (self.dialect.delimiter, *_DELIMITERS):
+                other = self.dialect.model_copy(update={"encoding": encoding, "delimiter": delimiter})
+                with suppress(SchemaError, SourceError):
+                    require(self.columns, replace(self, dialect=other).names(path))
+                    keys = {"delimiter": delimiter, "encoding": _ENCODINGS.get(encoding, encoding)}
+                    changed = {key for key in keys if getattr(other, key) != getattr(self.dialect, key)}
+                    return {key: json.dumps(value) for key, value in keys.items() if key in changed}
+        return {}
+
     def _advice(self, path: Path) -> str:
         """Keys that would let the header be read, if there are some: of what the header's own line holds."""
         if self.kind != "csv" or isinstance(self.dialect.header, tuple):
@@ -235,18 +247,9 @@ class FileSource:
             begins = file.read(4)
         if said := next((words for start, words in _NO_TEXT.items() if begins.startswith(start)), None):
             return f" {said.format(path.name)}"
-        for encoding in (self.dialect.encoding, "utf-8", "cp1252"):
-            for delimiter in (self.dialect.delimiter, *_DELIMITERS):
-                other = self.dialect.model_copy(update={"encoding": encoding, "delimiter": delimiter})
-                with suppress(SchemaError, SourceError):
-                    require(self.columns, replace(self, dialect=other).names(path))
-                    changed = {"delimiter": delimiter, "encoding": _ENCODINGS.get(encoding, encoding)}
-                    keys = [
-                        f"{key} = {json.dumps(value)}"
-                        for key, value in changed.items()
-                        if getattr(other, key) != getattr(self.dialect, key)
-                    ]
-                    return f" Its header has all columns with {' and '.join(keys)} in [source], for all files."
+        if keys := self.mended(path):
+            said = " and ".join(f"{key} = {value}" for key, value in keys.items())
+            return f" Its header has all columns with {said} in [source], for all files."
         names = self.names(path)
         if "\N{REPLACEMENT CHARACTER}" in "".join(names):
             return f" The line of its header is no text in {self.dialect.encoding}."

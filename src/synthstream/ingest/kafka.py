@@ -223,7 +223,10 @@ class KafkaSource:
         size, heard = 0, time.monotonic()
         while ends:
             events = consumer.consume(min(_AT_ONCE, _PAGE_ROWS - len(page)), timeout=0.5)
-            heard = self._heard(events, heard)
+            if events:
+                heard = time.monotonic()
+            elif time.monotonic() - heard >= _STALLED:
+                raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
             for event in events:
                 for content in self._taken(event, offsets, ends):
                     page.append(content)
@@ -251,12 +254,6 @@ class KafkaSource:
         value = event.value()
         yield value.encode() if isinstance(value, str) else value
 
-    def _heard(self, events: Sequence[Message], before: float) -> float:
-        """When something last came. Raises if nothing came for too long."""
-        if events or time.monotonic() - before < _STALLED:
-            return time.monotonic() if events else before
-        raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
-
     def _frame(self, messages: Sequence[bytes | None]) -> pl.DataFrame:
         read = object_of if self._avro is None else self._avro.object_of
         cells: list[list[str | None]] = []
@@ -281,7 +278,6 @@ class KafkaSource:
             raise
 
     def _worded(self, error: KafkaError) -> SourceError:
-        """What a broker or librdkafka says becomes our own words."""
         codes, again = {error.code(), *self._refusals}, "What was counted is committed; run again to go on."
         if codes & {KafkaError._AUTHENTICATION, KafkaError.SASL_AUTHENTICATION_FAILED}:
             what = "the brokers refused user or password. Check the sasl settings in config_file"
