@@ -255,8 +255,8 @@ def _worthwhile(
 def words_of(schema: Schema) -> str:
     """Which grids are counted, and what they are crossed with, in sentences; empty without places."""
     said = []
-    for place, columns in schema.places.items():
-        views = [_view(schema, c) for c in columns]
+    for place in schema.places:
+        views = [column for column in schema.columns if isinstance(column, View) and column.place == place]
         cells, names = [f"{len(view.values):,}" for view in views], [view.name for view in views]
         called = names[0] if len(names) == 1 else f"{names[0]} to {names[-1]}"
         where = " and ".join(views[-1].coordinates)
@@ -295,8 +295,8 @@ def nested(schema: Schema) -> list[Group]:
     """For each place, which cells of its grids go together: those that contain each other, and districts they meet."""
     found = []
     for place, views in schema.places.items():
-        finest = _view(schema, views[-1])
-        grids = [_view(schema, c) for c in views]
+        grids = [column for column in schema.columns if isinstance(column, View) and column.place == place]
+        finest = grids[-1]
         codes = np.stack([finest.within(grid) for grid in grids], axis=1)
         levels = tuple(len(grid.bounds) * grid.depth for grid in grids)
         nests = [Grids(tuple(views), levels, len(finest.bounds))] if len(views) > 1 else []
@@ -306,13 +306,6 @@ def nested(schema: Schema) -> list[Group]:
         elif nests:
             found.append(Group.of(views, codes, nests=nests))
     return found
-
-
-def _view(schema: Schema, c: int) -> View:
-    column = schema.columns[c]
-    if not isinstance(column, View):
-        raise TypeError(f"column {column.name!r} is no place")
-    return column
 
 
 def counted(schema: Schema, marginal: Sequence[int]) -> bool:

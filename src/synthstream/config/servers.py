@@ -56,11 +56,8 @@ def _why(text: str, service: str | None) -> str:
     """The kind of an error of libpq, in our words. Names stand in quotes in its text, and may hold any word."""
     text = re.sub('"[^"]*"', "", text)
     named = "no such service" if service is None else f'no service "{service}"'
-    taken = "all connections of the server are taken. Try again in a moment"
-    insecure = "no secure connection comes about. Check PGSSLMODE and PGSSLROOTCERT, and whether the server offers TLS"
     kinds = {
-        "too many": taken,
-        "connection slots": taken,
+        "too many|connection slots": "all connections of the server are taken. Try again in a moment",
         "password": "the server refused this user or password, or there is none. Set PGUSER and PGPASSWORD, or "
         "use a password file",
         "definition of service": f"there is {named}. Check pg_service.conf and PGSERVICEFILE",
@@ -69,13 +66,12 @@ def _why(text: str, service: str | None) -> str:
         "role": "there is no such user. Set PGUSER",
         "pg_hba": "the server refuses connections from this machine. Ask its administrator for a line in pg_hba.conf",
         "permission denied for database": "this user may not use this database. GRANT CONNECT ON it TO this user",
-        "certificate": insecure,
-        "SSL": insecure,
+        "certificate|SSL": "no secure connection comes about. Check PGSSLMODE and PGSSLROOTCERT, and whether the "
+        "server offers TLS",
         "invalid": "a setting has a value that cannot be, such as a PGPORT that is no number. Mend it",
-        "resolve": "the host has no address. Check PGHOST",
-        "translate host name": "the host has no address. Check PGHOST",
+        "resolve|translate host name": "the host has no address. Check PGHOST",
         "starting up": "the server is just starting. Try again in a moment",
         "shutting down": "the server is shutting down. Start it",
     }
     default = "no server answers there. Start it, or check PGHOST and PGPORT"
-    return next((why for word, why in kinds.items() if word in text), default)
+    return next((why for words, why in kinds.items() if re.search(words, text)), default)

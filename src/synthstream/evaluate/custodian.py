@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,8 +11,7 @@ import polars as pl
 from synthstream.config.config import StreamConfig
 from synthstream.errors import ConfigError
 from synthstream.ingest.bounding import arrivals, counting, from_bytes, unused
-from synthstream.ingest.counting import PrivateRows, encode, files_of
-from synthstream.ingest.files import FileSource
+from synthstream.ingest.counting import encode, files_of
 from synthstream.publish.history import Cells, History, Steps, Tick, evenly
 from synthstream.schema.coordinates import Coordinate
 from synthstream.workload import CodeArray, FloatArray, IntArray, Workload
@@ -137,24 +136,19 @@ def truth(config: StreamConfig, ticks: tuple[Tick, ...], *, count: Count, cells:
             here = place == i
             sums[i] += count(codes[here], None if weights is None else weights[here])
 
-    for rows in _rows(config, files, int(ends[-1]), progress):
-        events += len(rows.codes)
-        if rows.people is not None:
-            waiting.append(arrivals(rows, open_tick=0, key=_KEY))
-        else:
-            add(rows.codes, rows.weights, np.maximum(rows.ticks, 0))
-    if waiting:
-        add(*_bounded(config, pl.concat(waiting)))
-    return Truth(ticks=ticks, counts=np.cumsum(sums, axis=0), events=events)
-
-
-def _rows(config: StreamConfig, files: FileSource, last: int, progress: Steps) -> Iterator[PrivateRows]:
-    """Rows of all files up to a tick, chunk by chunk."""
     paths = files.files()
     for i in progress(list(range(len(paths))), "reading the true events"):
         for chunk in files.read(paths[i], chunk_rows=_CHUNK):
             rows = encode(config, chunk)
-            yield rows.where(rows.ticks <= last)
+            rows = rows.where(rows.ticks <= ends[-1])
+            events += len(rows.codes)
+            if rows.people is not None:
+                waiting.append(arrivals(rows, open_tick=0, key=_KEY))
+            else:
+                add(rows.codes, rows.weights, np.maximum(rows.ticks, 0))
+    if waiting:
+        add(*_bounded(config, pl.concat(waiting)))
+    return Truth(ticks=ticks, counts=np.cumsum(sums, axis=0), events=events)
 
 
 def _bounded(config: StreamConfig, waiting: pl.DataFrame) -> tuple[CodeArray, IntArray, IntArray]:

@@ -42,6 +42,7 @@ _GAPS = {
     "refresh": "larger tables are measured only when the stream has grown",
     "epochs": "what an epoch measures counts its own events, not all",
 }
+_GAP = "not every table is measured over all events, with a known error"
 
 
 def custodian_page(config: StreamConfig, *, progress: Steps) -> str:
@@ -87,6 +88,7 @@ def _of_tables(found: History, progress: Steps) -> dict[str, Any]:
             errors(workload, truth.counts[i], history[i], tick, order=order) for i, tick in enumerate(truth.ticks)
         ]
         by_order[order] = [e for e in listed if e is not None]
+    compared = all(e.measured is not None for listed in by_order.values() for e in listed)
     true, newest = truth.counts[-1], history[-1]
     whole = () if () in workload.marginals else workload.marginals[0]
     return {
@@ -98,7 +100,7 @@ def _of_tables(found: History, progress: Steps) -> dict[str, Any]:
         "worst": _worst(found, true, newest),
         "cards": [_card(found, i, true, newest) for i in range(len(workload.sizes)) if (i,) in workload.marginals],
         "maps": [],
-        "gaps": _gaps(found, [e for listed in by_order.values() for e in listed]),
+        "gaps": "" if compared else _GAPS.get(found.config.measures, _GAP),
     }
 
 
@@ -106,12 +108,6 @@ def _words(order: int) -> str:
     return {0: "The total", 1: "Tables of one column", 2: "Tables of two columns"}.get(
         order, f"Tables of {order} columns"
     )
-
-
-def _gaps(found: History, listed: Sequence[Errors]) -> str:
-    if all(e.measured is not None for e in listed):
-        return ""
-    return _GAPS.get(found.config.measures, "not every table is measured over all events, with a known error")
 
 
 def _yardsticks(workload: Workload, true: IntArray, newest: Cells, order: int) -> list[str]:

@@ -138,7 +138,10 @@ def checked(
         changed: settings that are not those which the stream runs with; see :meth:`StreamConfig.differences`.
     """
     over, persons = due(config.clock, until=None, now=now), persons_in(config, looked)
-    found = [*_settings(config, changed), *_files(config, looked)]
+    found = [*_files(config, looked)]
+    if changed:
+        words = f"`run` will refuse: the stream in {config.state} has other settings: {'; '.join(changed)}."
+        found.insert(0, Finding(level=Level.STOP, about="settings", words=words))
     if looked.rows.count:
         found += [*_times(config, looked, over, open_tick), *_zones(config, looked), *_of_persons(looked, persons)]
         for column in config.schema.columns:
@@ -169,12 +172,6 @@ def _some(
     """
     if rows and (level := max(least, _level(rows, count, bounds))):
         yield Finding(level=level, about=about, words=f"{percent(rows, count)} of the rows {words}", lines=lines)
-
-
-def _settings(config: StreamConfig, changed: Sequence[str]) -> Iterator[Finding]:
-    if changed:
-        words = f"`run` will refuse: the stream in {config.state} has other settings: {'; '.join(changed)}."
-        yield Finding(level=Level.STOP, about="settings", words=words)
 
 
 def _files(config: StreamConfig, looked: Looked) -> Iterator[Finding]:

@@ -50,7 +50,6 @@ def refuse_hidden_times(config: StreamConfig, names: list[str], *, indexed: bool
         )
 
 
-_NO_FILES = "this stream counts no files: in [source] is a log, or nothing."
 _NO_OP = (
     "this stream has no op: its rows can only be added, so nothing was taken away. Who counted stays in the counts, as "
     "protected as the claim says. To take events away, a stream needs from its beginning a column that says whether a "
@@ -85,17 +84,11 @@ class Corrections:
         self._forget, self._open_tick = forget, open_tick
 
     @property
-    def _source(self) -> FileSource:
-        source = files_of(self._config)
-        if source is None:
-            raise SourceError(_NO_FILES)
-        return source
-
-    @property
-    def _names(self) -> FileNames:
-        if self._config.source is None:
-            raise SourceError(_NO_FILES)
-        return FileNames(source=self._config.source, base=self._config.base)
+    def _files(self) -> tuple[FileSource, FileNames]:
+        source, said = files_of(self._config), self._config.source
+        if source is None or said is None:
+            raise SourceError("this stream counts no files: in [source] is a log, or nothing.")
+        return source, FileNames(source=said, base=self._config.base)
 
     @alone
     def forget(self, rows: Frame | str | Path, *, request: str) -> None:
@@ -132,7 +125,8 @@ class Corrections:
 
     def _there(self) -> dict[str, Path]:
         """The files that are there, by the names that the state knows them by."""
-        return {self._names.of(path): path for path in self._source.files()}
+        source, names = self._files
+        return {names.of(path): path for path in source.files()}
 
     def _stands(self, name: str, path: Path | None) -> Stands:
         known = self._store.ingested(item_of(name))
@@ -142,7 +136,10 @@ class Corrections:
             return "new"
         if path is None:
             return "gone"
-        return "counted" if known == content_of(self._source.fingerprint(path), self._store.secret) else "changed"
+        return "counted" if known == self._content(path) else "changed"
+
+    def _content(self, path: Path) -> str:
+        return content_of(self._files[0].fingerprint(path), self._store.secret)
 
     @alone
     def accept(self, file: str) -> bool:
@@ -161,7 +158,7 @@ class Corrections:
         if stands == "retired":
             raise SourceError(f"{name} was retired, and never counts again.")
         if stands == "changed":
-            self._put(name, content_of(self._source.fingerprint(path), self._store.secret))
+            self._put(name, self._content(path))
         return stands == "changed"
 
     @alone
@@ -202,6 +199,7 @@ class Corrections:
     def _named(self, file: str) -> Iterator[str]:
         """What the state may call a file of this name that is gone: as it was typed, or by where that leads."""
         yield file
+        names = self._files[1]
         for path in (Path(file).absolute(), self._config.base / file):
-            if self._names.source.root is None or path.is_relative_to(self._names.source.root):
-                yield self._names.of(path)
+            if names.source.root is None or path.is_relative_to(names.source.root):
+                yield names.of(path)
