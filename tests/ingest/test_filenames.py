@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import shutil
 from collections.abc import Iterator
 from dataclasses import replace
@@ -386,7 +387,7 @@ def test_such_a_name_that_counted_in_an_earlier_version_goes_on(
     config = stream_in(tmp_path, "rows-*.parquet")
     written(tmp_path / "rows-\x1b1.parquet")
     with monkeypatch.context() as earlier:
-        earlier.setattr(filenames, "_refuse_unprintable", lambda names: None)
+        earlier.setattr(filenames, "_UNPRINTABLE", re.compile("(?!)"))
         run(tmp_path)
     written(tmp_path / "rows-2.parquet")
     assert "1 new file(s) counted" in run(tmp_path)

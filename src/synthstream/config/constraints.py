@@ -178,7 +178,10 @@ def _read(section: ConstraintSection, schema: Schema, base: Path) -> tuple[list[
     if key == "forbidden":
         codes = _all_but(codes, [schema.columns[c] for c in columns])
     if key == "lookup":
-        _refuse_two_values(codes, schema.columns[columns[1]])
+        inputs, count = np.unique(np.unique(codes, axis=0)[:, 1], return_counts=True)
+        if (count > 1).any():
+            twice, name = schema.columns[columns[1]].labels[int(inputs[count > 1][0])], names[1]
+            raise ConfigError(f"lookup: {twice!r} of {name!r} has two values. Leave one, or say columns and allowed")
     for c, found in reversed(list(zip(columns, codes.T, strict=True))):
         _refuse_left_out(schema.columns[c], found, key, derived=key == "lookup" and c == columns[0])
     return columns, codes
@@ -247,14 +250,6 @@ def _all_but(codes: CodeArray, columns: Sequence[Column]) -> CodeArray:
     possible = np.ones(sizes, dtype=np.bool_)
     possible[tuple(codes.T)] = False
     return np.argwhere(possible).astype(np.int32)
-
-
-def _refuse_two_values(codes: CodeArray, of: Column) -> None:
-    pairs = np.unique(codes, axis=0)
-    inputs, count = np.unique(pairs[:, 1], return_counts=True)
-    if (count > 1).any():
-        twice = of.labels[int(inputs[count > 1][0])]
-        raise ConfigError(f"lookup: {twice!r} of {of.name!r} has two values. Leave one, or say columns and allowed")
 
 
 def _refuse_left_out(column: Column, codes: CodeArray, key: str, *, derived: bool) -> None:

@@ -10,7 +10,7 @@ import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, fields
+from dataclasses import asdict
 from datetime import date, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,6 @@ from synthstream.config.declared import columns_of
 from synthstream.config.problems import Path as Where
 from synthstream.config.problems import Problems
 from synthstream.config.sections import MADE
-from synthstream.schema.columns import CALLED, Column
 
 # What is asked for, by what pydantic says, and by key.
 _WANTED = {
@@ -128,7 +127,10 @@ def sections_of(said: Mapping[str, Any], columns: Any, frame: Any, problems: Key
     if isinstance(columns, list) and frame is not None:
         columns = {one.get("name", ""): one for one in columns if isinstance(one, dict)}
     if isinstance(columns, dict) and frame is not None:
-        columns = columns_of(frame, columns, elsewhere=_elsewhere(data))
+        # They have a use of their own: a person's key, a row's time, whether it adds or takes away.
+        clock, privacy = (found if isinstance(found := data.get(key), dict) else {} for key in ("clock", "privacy"))
+        unit = found if isinstance(found := privacy.get("unit"), dict) else {}
+        columns = columns_of(frame, columns, elsewhere=[data.get("op"), clock.get("column"), unit.get("person")])
     elif isinstance(columns, dict):
         columns = [{"name": name, **one} if isinstance(one, dict) else one for name, one in columns.items()]
     data["columns"] = problems.columns = columns  # of another shape it is told
@@ -142,17 +144,13 @@ def sections_of(said: Mapping[str, Any], columns: Any, frame: Any, problems: Key
     return data
 
 
-def _elsewhere(data: Mapping[str, Any]) -> list[object]:
-    """Names of columns that have a use of their own: a person's key, a row's time, whether it adds or takes away."""
-    clock, privacy = (found if isinstance(found := data.get(key), dict) else {} for key in ("clock", "privacy"))
-    unit = privacy.get("unit")
-    return [data.get("op"), clock.get("column"), unit.get("person") if isinstance(unit, dict) else None]
-
-
 def _plain(value: Any, path: Where, problems: KeywordProblems) -> Any:
     """What TOML has in place of a Python value. Keys that are None are left out; what has no place is noted."""
     if type(value) in MADE.values():
-        value = _section_of(value)
+        said = value.settings()
+        if said.get("edges") is not None:  # all else follows
+            said |= dict.fromkeys(("min", "max", "bins"))
+        value = {"type": value.type, **said, **asdict(value.words)}
     if isinstance(value, Mapping):
         return {str(key): _plain(one, (*path, str(key)), problems) for key, one in value.items() if one is not None}
     if isinstance(value, list | tuple):
@@ -184,14 +182,6 @@ def _settings_of(config: Any) -> dict[str, Any]:
         if config.after is None
         else said | {"after": {**said["after"], "config": _settings_of(config.after.config)}}
     )
-
-
-def _section_of(column: Column) -> dict[str, Any]:
-    """The section of a column."""
-    said = {CALLED.get(f.name, f.name): getattr(column, f.name) for f in fields(column) if f.name != "words"}
-    if said.get("edges") is not None:  # all else follows
-        said |= dict.fromkeys(("min", "max", "bins"))
-    return {"type": column.type, **said, **asdict(column.words)}
 
 
 def _time(text: str) -> str | date:

@@ -211,8 +211,11 @@ class CountsByTick(Private):
             table = pa.ipc.open_stream(data).read_all().combine_chunks()
             facts = {key.decode(): value.decode() for key, value in (table.schema.metadata or {}).items()}
             cells, ticks = int(facts["cells"]), table["tick"].to_pylist()
-            lists = zip(*(_lists(table[name]) for name in ("cell", "count")), strict=True)
-            found = [Counts.of(count) if cell is None else Counts(cell, count) for cell, count in lists]
+            lists = (
+                [one.values.to_numpy().astype(np.int64) if one.is_valid else None for one in table[name]]
+                for name in ("cell", "count")
+            )
+            found = [Counts.of(n) if cell is None else Counts(cell, n) for cell, n in zip(*lists, strict=True)]
             made = cls(stream=facts["stream"], cells=cells, ticks=dict(zip(ticks, found, strict=True)))
         except (pa.ArrowException, OSError, KeyError, ValueError, TypeError, AttributeError) as error:
             raise CountsMismatch(_NO_COUNTS) from error
@@ -244,11 +247,6 @@ class CountsByTick(Private):
 
 _NO_COUNTS = "these are not counts of Synthstream; take what count() and merge() gave, or to_bytes()."
 _ARROW = pa.schema([("tick", pa.int64()), ("cell", pa.list_(pa.int64())), ("count", pa.list_(pa.int64()))])
-
-
-def _lists(column: pa.ChunkedArray) -> Iterator[IntArray | None]:
-    for item in column:
-        yield item.values.to_numpy().astype(np.int64) if item.is_valid else None
 
 
 class BatchCounting:

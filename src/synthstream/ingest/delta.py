@@ -190,7 +190,14 @@ class DeltaSource:
         meta: dict[str, Any] = {}
         for action in self._replayed(known, known.newest, ("metaData", "protocol")):
             if found := action.get("protocol"):
-                self._refuse_unknown(found)
+                features = set(found.get("readerFeatures") or ()) - _KNOWN
+                if found.get("minReaderVersion") == 2:
+                    features = {"columnMapping"}
+                if features or found.get("minReaderVersion", 1) not in (1, 3):
+                    words = ", ".join(sorted(features)) or "of a later version"
+                    raise SourceError(
+                        f"{self.name}: has features that are not read here: {words}. Write it without them."
+                    )
             meta = action.get("metaData") or meta
         return meta
 
@@ -209,14 +216,6 @@ class DeltaSource:
                 f"rows are only ever added, say so: ALTER TABLE ... SET TBLPROPERTIES ('{_APPEND_ONLY}' = 'true'). If "
                 f"not, let it tell of changes ('{_TELLS_CHANGES}' = 'true') and say format = \"changes\" in [source]."
             )
-
-    def _refuse_unknown(self, protocol: Mapping[str, Any]) -> None:
-        features = set(protocol.get("readerFeatures") or ()) - _KNOWN
-        if protocol.get("minReaderVersion") == 2:
-            features = {"columnMapping"}
-        if features or protocol.get("minReaderVersion", 1) not in (1, 3):
-            words = ", ".join(sorted(features)) or "of a later version"
-            raise SourceError(f"{self.name}: has features that are not read here: {words}. Write it without them.")
 
     def _whole(self, known: _Known, version: int) -> list[_Added]:
         """All files of a version, in the order of their names."""

@@ -126,7 +126,12 @@ class FileNames:
         ours = _one_of_each(names, known)
         retired = {name for name in known - there if store.ingested(item_of(name)) == RETIRED}
         gone, answered = known - there - retired, set(json.loads(store.meta(_ANSWERED) or "[]"))
-        _refuse_unprintable(set(ours.values()) - known)
+        # Such a name could not be kept in the state, or would write what its maker likes into messages and logs.
+        if odd := sorted(filter(_UNPRINTABLE.search, set(ours.values()) - known)):
+            raise SourceError(
+                f"{odd[0]!a}: the name of this file holds characters that cannot be printed, or is not UTF-8. Rename "
+                "it. Nothing was counted, and no tick was closed."
+            )
         new = {one for one in set(ours.values()) - known if _hash(one) not in answered}
         asked = self._asked(new, known, gone, elsewhere={one for one in gone if _hash(one) not in answered})
         if asked is not None and not new_files:
@@ -206,22 +211,14 @@ class FileNames:
         for name in sorted(gone):
             for end in _ends(name):
                 if end in below:
-                    return below[end], name, _before(name, end)
+                    folder = name.removesuffix(end)
+                    return below[end], name, folder.rstrip(os.sep) or folder or os.curdir
         ends = {end: name for name in sorted(new, reverse=True) for end in _ends(name)}
         for name in sorted(gone):
             for place in self.places:
                 if (rest := _below(name, place)) in ends:
                     return ends[rest], name, place
         return None
-
-
-def _refuse_unprintable(names: Set[str]) -> None:
-    """Raise if a name could not be kept in the state, or would write what its maker likes into messages and logs."""
-    if odd := sorted(filter(_UNPRINTABLE.search, names)):
-        raise SourceError(
-            f"{odd[0]!a}: the name of this file holds characters that cannot be printed, or is not UTF-8. Rename "
-            "it. Nothing was counted, and no tick was closed."
-        )
 
 
 def _hash(name: str) -> str:
@@ -250,9 +247,3 @@ def _ends(name: str) -> Iterator[str]:
     """The last part of a name, the last two, and so on."""
     parts = [part for part in name.split(os.sep) if part]
     return (os.sep.join(parts[i:]) for i in range(len(parts) - 1, -1, -1))
-
-
-def _before(name: str, end: str) -> str:
-    """The folder that an end of a name lies in."""
-    found = name[: len(name) - len(end)]
-    return found.rstrip(os.sep) or found or os.curdir

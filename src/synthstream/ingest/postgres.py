@@ -33,8 +33,7 @@ import re
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import polars as pl
 import psycopg
@@ -125,8 +124,7 @@ _PREPARED = "-1/"  # begins the name of a transaction that is prepared for two-p
 Writers = frozenset[str]
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Table:
+class _Table(NamedTuple):
     """What the catalogue says, and so nothing that depends on a row."""
 
     oid: int
@@ -301,7 +299,8 @@ class PostgresSource:
         deadline = time.monotonic() + _PATIENCE
         while True:
             now = self._writers(table)
-            proven = [i for i, (_, before) in enumerate(self._looks) if not _still(before, now)]
+            prepared = any(name.startswith(_PREPARED) for name in now)
+            proven = [i for i, (_, old) in enumerate(self._looks) if not old & now and not (old and prepared)]
             late = time.monotonic() > deadline
             self.waits = len(self._looks) - 1 not in proven  # whether rows were written or none: who writes decides
             if proven and (late or proven[-1] == len(self._looks) - 1):
@@ -370,11 +369,6 @@ class PostgresSource:
         else:
             what = f"the server refused, with SQLSTATE {error.sqlstate}. Check source.table. {again}"
         return SourceError(f"{self.name}: {what}")
-
-
-def _still(before: Writers, now: Writers) -> bool:
-    """Whether one of those who could write before still can."""
-    return bool(before & now) or (bool(before) and any(name.startswith(_PREPARED) for name in now))
 
 
 def _cell(name: str, kind: str, *, as_stored: bool) -> sql.Composed:

@@ -137,12 +137,15 @@ class Column(ABC):
         """The lowest and highest number, or second since 1970, of cells; by the columns of published rows it makes."""
         return {}
 
+    def settings(self) -> dict[str, Any]:
+        """All settings by their keys in ``stream.toml``."""
+        return {CALLED.get(f.name, f.name): getattr(self, f.name) for f in fields(self) if f.name != "words"}
+
     def to_dict(self) -> dict[str, Any]:
         """All settings, for JSON."""
         # What is None is left out, and nothing else: a running stream is refused if its columns say a word more than
         # when it began. So a new key has the default None, never False (tests/schema/test_kept_settings.py).
-        settings = {CALLED.get(f.name, f.name): getattr(self, f.name) for f in fields(self) if f.name != "words"}
-        return {"type": self.type} | {key: _plain(value) for key, value in settings.items() if value is not None}
+        return {"type": self.type} | {key: _plain(value) for key, value in self.settings().items() if value is not None}
 
 
 def _plain(value: Any) -> Any:
