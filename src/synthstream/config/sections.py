@@ -213,8 +213,6 @@ def column_of(section: AnyColumn, timezone: str) -> Column:
     settings = section.model_dump(exclude={"type", *(told.name for told in fields(Words))})
     if section.words.region_key is not None and section.words.regions is None:
         raise ConfigError("region_key: has no effect without regions; name the GeoJSON file, or leave it out")
-    if isinstance(section, PlaceSection):
-        raise ConfigError('type = "place": belongs to kind = "table"')
     if section.type == "number" and section.bins is None:
         raise ConfigError(
             'bins: is missing; say in how many equal bins the range is cut (or kind = "points" in [synthesizer], if '
@@ -242,12 +240,5 @@ def coordinate_of(section: AnyColumn, bits: int) -> Coordinate:
         raise ConfigError("bins: has no effect in a stream of points, whose columns are cut as fine as the data allow")
     if section.missing is None:
         raise ConfigError("missing: say as which number missing cells count; points have no cell for them")
-    return Coordinate(
-        name=section.name,
-        source=section.source,
-        words=section.words,
-        min=section.min,
-        max=section.max,
-        missing=section.missing,
-        bits=bits,
-    )
+    said = section.model_dump(include={"name", "source", "min", "max", "missing"})
+    return Coordinate(words=section.words, bits=bits, **said)

@@ -135,16 +135,16 @@ def of_table_schema(book: Path, data: Path) -> Codebook:
             f"{book}: is no Table Schema, and no data package with a schema for {data.name}. It must have fields, each "
             "with a name and a type."
         ) from None
-    dialect, source = dict(resource.get("dialect") or {}), dict[str, Any]()
+    dialect = dict(resource.get("dialect") or {})
     signs = {
         "delimiter": dialect.get("delimiter"),
         "quote": dialect.get("quoteChar"),
         "encoding": resource.get("encoding"),
+        "decimal": _first(fields, "decimalChar"),
+        "thousands": _first(fields, "groupChar"),
     }
-    signs |= {"decimal": _first(fields, "decimalChar"), "thousands": _first(fields, "groupChar")}
-    for key, value in signs.items():
-        if isinstance(value, str) and value.lower() != getattr(Dialect(), key):
-            source[key] = value
+    said = {key: value for key, value in signs.items() if isinstance(value, str)}
+    source: dict[str, Any] = {key: value for key, value in said.items() if value.lower() != getattr(Dialect(), key)}
     if dialect.get("header") is False:
         source["header"] = [column.name for column in columns]
     return Codebook(columns=columns, source=source)
