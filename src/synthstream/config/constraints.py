@@ -183,7 +183,11 @@ def _read(section: ConstraintSection, schema: Schema, base: Path) -> tuple[list[
             twice, name = schema.columns[columns[1]].labels[int(inputs[count > 1][0])], names[1]
             raise ConfigError(f"lookup: {twice!r} of {name!r} has two values. Leave one, or say columns and allowed")
     for c, found in reversed(list(zip(columns, codes.T, strict=True))):
-        _refuse_left_out(schema.columns[c], found, key, derived=key == "lookup" and c == columns[0])
+        if label := _unlisted(schema.columns[c], found):
+            do = "Forbid fewer of its combinations" if key == "forbidden" else f"List it in {key}"
+            what = "nothing maps to it" if key == "lookup" and c == columns[0] else "it has no allowed combination"
+            out = f"{do}, or take it out of the values of {schema.names[c]!r}"
+            raise ConfigError(f"{key}: {label} could never be published: {what}. {out}")
     return columns, codes
 
 
@@ -250,15 +254,6 @@ def _all_but(codes: CodeArray, columns: Sequence[Column]) -> CodeArray:
     possible = np.ones(sizes, dtype=np.bool_)
     possible[tuple(codes.T)] = False
     return np.argwhere(possible).astype(np.int32)
-
-
-def _refuse_left_out(column: Column, codes: CodeArray, key: str, *, derived: bool) -> None:
-    """Raise if a public value is in no combination: it could never be published beside another one."""
-    if label := _unlisted(column, codes):
-        do = "Forbid fewer of its combinations" if key == "forbidden" else f"List it in {key}"
-        what = "nothing maps to it" if derived else "it has no allowed combination"
-        out = f"{do}, or take it out of the values of {column.name!r}"
-        raise ConfigError(f"{key}: {label} could never be published: {what}. {out}")
 
 
 def _unlisted(column: Column, codes: CodeArray) -> str:

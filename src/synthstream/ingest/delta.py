@@ -106,7 +106,13 @@ class DeltaSource:
         first, version, number, done = (known.newest, known.newest, 0, 0) if place is None else place[:4]
         later = self._appended if self._changes is None else self._changed
         if place is not None:
-            self._refuse_another_past(known, version if done else version - 1, place[4])
+            counted = version if done else version - 1
+            if known.newest < counted or (counted in known.commits and self._seal(known, counted) != place[4]):
+                raise SourceError(
+                    f"{self.name}: its version {counted} was counted, and now there is none, or another of that "
+                    "number: the table was set back, or written anew under the same identity. Nothing was counted. "
+                    "Bring its log back; or open another stream, with a name, state and sink of its own."
+                )
         for now in range(version, known.newest + 1):
             seal = self._seal(known, now)
             files = (self._whole if now == first else later)(known, now)
@@ -156,15 +162,6 @@ class DeltaSource:
     def _seal(self, known: _Known, version: int) -> str:
         """What tells a version from another one of its number."""
         return hashlib.sha256(json.dumps(self._actions(known, version), sort_keys=True).encode()).hexdigest()
-
-    def _refuse_another_past(self, known: _Known, version: int, seal: str) -> None:
-        """Raise if the last version that was counted, or a part of it, is not there any more, or is another."""
-        if known.newest < version or (version in known.commits and self._seal(known, version) != seal):
-            raise SourceError(
-                f"{self.name}: its version {version} was counted, and now there is none, or another of that number: "
-                "the table was set back, or written anew under the same identity. Nothing was counted. Bring its log "
-                "back; or open another stream, with a name, state and sink of its own."
-            )
 
     def _replayed(self, known: _Known, version: int, kinds: Sequence[str]) -> Iterator[dict[str, Any]]:
         """Actions that made a version what it is: of the newest checkpoint before it, and of versions since."""

@@ -116,8 +116,15 @@ class FileSource:
             raise SourceError(f"source.path = {self.path}: there is no such file. Check the path.")
         if odd := next(filter(_no_file, found), None):
             raise SourceError(f"{odd}: is a pipe, a socket or a device, and no file. Take it away. No tick was closed.")
-        if not found:
-            self._look_into(next(folder for folder in self.path.parents if not glob.has_magic(str(folder))))
+        if not found:  # in a folder that is away a pattern finds nothing, and says nothing
+            folder = next(folder for folder in self.path.parents if not glob.has_magic(str(folder)))
+            try:
+                os.scandir(folder).close()
+            except OSError as error:
+                raise SourceError(
+                    f"source.path = {self.path}: the folder {folder} cannot be read: {error.strerror}. Check the "
+                    "pattern, and whether a disk or a server is away. No tick was closed."
+                ) from None
         return found
 
     def _objects(self, path: ObjectPath) -> list[Path]:
@@ -131,16 +138,6 @@ class FileSource:
         if not found and not glob.has_magic(pattern):
             raise SourceError(f"source.path = {path}: there is no such object. Check the path.")
         return found
-
-    def _look_into(self, folder: Path) -> None:
-        """Raise unless a folder can be listed. In one that is away a pattern finds nothing, and says nothing."""
-        try:
-            os.scandir(folder).close()
-        except OSError as error:
-            raise SourceError(
-                f"source.path = {self.path}: the folder {folder} cannot be read: {error.strerror}. Check the pattern, "
-                "and whether a disk or a server is away. No tick was closed."
-            ) from None
 
     def fingerprint(self, path: Path) -> str:
         """SHA-256 of a file's content, hexadecimal; of an object its size and ETag, which need no reading."""

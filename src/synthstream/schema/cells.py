@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from enum import Enum
@@ -111,7 +112,11 @@ def text_of(value: object) -> str | None:
     if isinstance(value, str | int | np.integer | Decimal):
         return _text_or_number(value)
     if isinstance(value, bytes | bytearray | memoryview):
-        return _text_of_bytes(memoryview(value).tobytes())
+        whole = memoryview(value).tobytes()
+        with suppress(UnicodeDecodeError):
+            return whole.decode()
+        # What is no text is escaped, and so are backslashes: no two look alike.
+        return whole.replace(b"\\", b"\\\\").decode(errors="backslashreplace")
     return _text_of_moment(value)
 
 
@@ -128,14 +133,6 @@ def _text_or_number(value: str | int | np.integer[Any] | Decimal) -> str:
     if whole.bit_length() <= _MOST_BITS:
         return int.__repr__(whole)
     return f"{'-' if whole < 0 else ''}0{abs(whole):o}"  # octal: no less a number, and as long to write as it is
-
-
-def _text_of_bytes(value: bytes) -> str:
-    """Their text in UTF-8. If they have none, what is no text is escaped, and so are backslashes: no two look alike."""
-    try:
-        return value.decode()
-    except UnicodeDecodeError:
-        return value.replace(b"\\", b"\\\\").decode(errors="backslashreplace")
 
 
 def _text_of_moment(value: object) -> str:

@@ -145,13 +145,8 @@ class Column(ABC):
         """All settings, for JSON."""
         # What is None is left out, and nothing else: a running stream is refused if its columns say a word more than
         # when it began. So a new key has the default None, never False (tests/schema/test_kept_settings.py).
-        return {"type": self.type} | {key: _plain(value) for key, value in self.settings().items() if value is not None}
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, datetime):
-        return value.isoformat()
-    return list(value) if isinstance(value, tuple) else value
+        said = {key: value for key, value in self.settings().items() if value is not None}
+        return {"type": self.type} | {k: v.isoformat() if isinstance(v, datetime) else v for k, v in said.items()}
 
 
 @dataclass(frozen=True, kw_only=True)
