@@ -6,6 +6,7 @@ import re
 from typing import NamedTuple
 
 from synthstream.errors import ConfigError
+from synthstream.schema.conditions import quoted
 
 _PART = r'([A-Za-z_][A-Za-z0-9_$]*|"(?:[^"\x00]|"")+")'
 _NAME = re.compile(rf"(?:{_PART}\.)?{_PART}")
@@ -60,7 +61,8 @@ class TableName(NamedTuple):
 
     def __str__(self) -> str:
         """As SQL writes it."""
-        return ".".join(_quoted(part) for part in self if part is not None)
+        parts = (part for part in self if part is not None)
+        return ".".join(part if re.fullmatch("[a-z_][a-z0-9_]*", part) else quoted(part) for part in parts)
 
 
 def refuse_columns(names: list[str]) -> None:
@@ -74,8 +76,3 @@ def refuse_columns(names: list[str]) -> None:
 
 def _folded(part: str) -> str:
     return part[1:-1].replace('""', '"') if part.startswith('"') else part.lower()
-
-
-def _quoted(part: str) -> str:
-    plain = re.fullmatch("[a-z_][a-z0-9_]*", part)
-    return part if plain else '"' + part.replace('"', '""') + '"'

@@ -66,9 +66,10 @@ class Cells:
     kinds: frozenset[str] = frozenset()
 
     def __add__(self, more: Cells) -> Cells:
+        ours, theirs = self.listed, more.listed  # those of no rows may be left out
         return Cells(
             **{name: getattr(self, name) + getattr(more, name) for name in ("empty", "unread", "other", "low", "high")},
-            listed=_sum(self.listed, more.listed),
+            listed=ours + theirs if ours.size == theirs.size else max(ours, theirs, key=len),
             odd=_most(pl.concat([self.odd, more.odd]).group_by("text").agg(pl.col("rows").sum())),
             kinds=self.kinds | more.kinds,
         )
@@ -352,11 +353,6 @@ def _zones(series: pl.Series) -> tuple[int, int]:
         return 0, 0
     zoned = series.str.strip_chars().str.contains(_OFFSET) & series.str.contains(":", literal=True)
     return int(zoned.sum() or 0), int(series.str.contains(_MIDNIGHT).sum() or 0)
-
-
-def _sum(one: IntArray, other: IntArray) -> IntArray:
-    """Of counts of the same values; those of no rows may be left out."""
-    return one + other if one.size == other.size else max(one, other, key=len)
 
 
 def _most(counted: pl.DataFrame) -> pl.DataFrame:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Literal
 
@@ -183,9 +183,12 @@ class Corrections:
 
     def _counted(self, file: str) -> tuple[str, Path | None]:
         """The name that the state knows a file by, and the file, if it is there."""
-        there, known = self._there(), counted(self._store)
-        meant = [name for name, path in there.items() if path in (Path(file).absolute(), self._config.base / file)]
-        for name in (*meant, *self._named(file)):
+        there, known, names = self._there(), counted(self._store), self._files[1]
+        places, root = (Path(file).absolute(), self._config.base / file), names.source.root
+        meant = [name for name, path in there.items() if path in places]
+        # What one that is gone may be called: as it was typed, or by where that leads.
+        gone = [file, *(names.of(path) for path in places if root is None or path.is_relative_to(root))]
+        for name in (*meant, *gone):
             if name in known:
                 return name, there.get(name)
         near = next((name for name, path in there.items() if path.name == Path(file).name and name in known), None)
@@ -195,11 +198,3 @@ class Corrections:
             f"{said}: no file of this name was counted.{hint} `synthstream source list` has those that "
             "were. One that was not is left out by taking it out of source.path."
         )
-
-    def _named(self, file: str) -> Iterator[str]:
-        """What the state may call a file of this name that is gone: as it was typed, or by where that leads."""
-        yield file
-        names = self._files[1]
-        for path in (Path(file).absolute(), self._config.base / file):
-            if names.source.root is None or path.is_relative_to(names.source.root):
-                yield names.of(path)

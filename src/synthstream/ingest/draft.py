@@ -108,7 +108,15 @@ def draft(
     path = Path(data)
     kind = "postgres" if table is not None else kind_of(path) or "parquet"
     known = of_catalogue(table, service=service) if table is not None else _of_file(path, kind, codebook)
-    known = _with_book(known, path, codebook, op)
+    if codebook is not None:
+        book = of_table_schema(codebook, path)
+        named = {column.name: column for column in book.columns}
+        better = tuple(named.get(column.name, column) for column in known.columns) or book.columns
+        known = Codebook(columns=better, source={**known.source, **book.source})
+    if not known.columns:
+        raise SourceError(f"{path} has no columns; a CSV file needs a header")
+    if op is not None:
+        require([op], [column.name for column in known.columns])
     others = [column for column in known.columns if column.name != op]
     left = [column.name for column in others if column.type != "boolean" and identifies(column.name)]  # no flag does
     columns = [column for column in others if column.name not in left]
@@ -128,28 +136,11 @@ def draft(
         kind=_ALL_POINTS if points else _POINTS if numbers_alone else 'kind = "table"\n',
         source=_source(kind, None if table is not None else where, known, columns),
     )
-    names = [f"# Left out, since its name says that it identifies somebody: {_toml(name)}" for name in left]
     located = {column.name for pair in places.values() for column in pair}
-    single = [_column(column, points=points) for column in rest if column.name not in located]
-    return (
-        head
-        + "".join([*single, *(_place(*place) for place in places.items())])
-        + "".join(f"\n{line}\n" for line in names)
-    )
-
-
-def _with_book(known: Codebook, path: Path, codebook: Path | None, op: str | None) -> Codebook:
-    """What is known of the columns, or what a codebook knows better. Raises if there are none, or not ``op``."""
-    if codebook is not None:
-        book = of_table_schema(codebook, path)
-        named = {column.name: column for column in book.columns}
-        columns = tuple(named.get(column.name, column) for column in known.columns) or book.columns
-        known = Codebook(columns=columns, source={**known.source, **book.source})
-    if not known.columns:
-        raise SourceError(f"{path} has no columns; a CSV file needs a header")
-    if op is not None:
-        require([op], [column.name for column in known.columns])
-    return known
+    parts = [_column(column, points=points) for column in rest if column.name not in located]
+    parts += [_place(*place) for place in places.items()]
+    parts += [f"\n# Left out, since its name says that it identifies somebody: {_toml(name)}\n" for name in left]
+    return head + "".join(parts)
 
 
 def _source(kind: str, path: str | None, known: Codebook, columns: Sequence[Known]) -> str:

@@ -190,9 +190,7 @@ class KafkaSource:
     def _origin(self, cluster: str, after: bytes | None) -> str:
         """What a cursor of this topic is marked with. Where either does not know the topic's id, its name decides."""
         topic, known = f"kafka {cluster}/{self._topic}/", None if after is None else origin_of(after)
-        if known is not None and known.startswith(topic) and self._id == _UNKNOWN:
-            return known
-        if known == topic + _UNKNOWN:
+        if known is not None and known.startswith(topic) and _UNKNOWN in (self._id, known.removeprefix(topic)):
             return known
         return topic + self._id
 

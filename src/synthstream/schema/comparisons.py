@@ -46,11 +46,12 @@ are North, South
                 f"where: {said!r} is none of the values of {name}.{like(said, texts[name])}{null} Its values are "
                 f"{listed}{every}"
             )
-        if name in ranges and not _may_hold(sign, value := _value(literal), *ranges[name]):
-            low, high = (_as_said(end, literal) for end in ranges[name])
+        (low, high), value = ranges.get(name, (-math.inf, math.inf)), _value(literal)
+        beyond = (value > high and sign in (">", ">=", "=", "==")) or (value < low and sign in ("<", "<=", "=", "=="))
+        if name in ranges and beyond:
             raise SchemaError(
-                f"where: {name} {sign} {_as_said(value, literal)}: no row can satisfy it. {name} goes from {low} to "
-                f"{high}"
+                f"where: {name} {sign} {_as_said(value, literal)}: no row can satisfy it. {name} goes from "
+                f"{_as_said(low, literal)} to {_as_said(high, literal)}"
             )
 
 
@@ -92,13 +93,6 @@ def _value(literal: Sequence[Token]) -> float:
     elif literal[-1].kind == "number":
         return float(literal[-1].text) * (-1 if literal[0].text == "-" else 1)
     return math.nan
-
-
-def _may_hold(sign: str, value: float, low: float, high: float) -> bool:
-    """Whether a number of a range may be so; also if it is not known."""
-    above, below = value > high, value < low
-    never = {">": above, ">=": above, "<": below, "<=": below, "=": above or below, "==": above or below}
-    return not never.get(sign, False)
 
 
 def _as_said(value: float, literal: Sequence[Token]) -> str:

@@ -124,20 +124,16 @@ def mapping_of(
         None if place is None else _shares(old.columns[place], column, values.get(column.name, {}))
         for place, column in zip(places, new.columns, strict=True)
     )
-    fills = tuple(_fill(column, fill.get(column.name)) for column in new.columns)
-    return SchemaMapping(places=places, shares=shares, fills=fills)
+    for column in new.columns:
+        if (label := fill.get(column.name)) is not None and label not in column.labels:
+            some = first(column.labels)
+            raise ConfigError(f"after.fill: {label!r} is no value of {column.name!r}; say one of {some}")
+    fills = [c.labels.index(fill[c.name]) if c.name in fill else _missing(c) for c in new.columns]
+    return SchemaMapping(places=places, shares=shares, fills=tuple(fills))
 
 
 def _missing(column: Column) -> int:
     return int(column.encode(pl.Series([None], dtype=pl.String))[0])
-
-
-def _fill(column: Column, label: str | None) -> int:
-    if label is None:
-        return _missing(column)
-    if label not in column.labels:
-        raise ConfigError(f"after.fill: {label!r} is no value of {column.name!r}; say one of {first(column.labels)}")
-    return column.labels.index(label)
 
 
 def _shares(old: Column, new: Column, said: Mapping[str, str]) -> FloatArray:
