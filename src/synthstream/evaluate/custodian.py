@@ -9,6 +9,7 @@ import numpy as np
 import polars as pl
 
 from synthstream.config.config import StreamConfig
+from synthstream.counts import Private
 from synthstream.errors import ConfigError
 from synthstream.ingest.bounding import arrivals, counting, from_bytes, unused
 from synthstream.ingest.counting import encode, files_of
@@ -29,7 +30,7 @@ Count = Callable[[CodeArray, IntArray | None], IntArray]
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Truth:
+class Truth(Private):
     """True counts, as far as the source still tells.
 
     Args:
@@ -41,9 +42,6 @@ class Truth:
     ticks: tuple[Tick, ...]
     counts: IntArray
     events: int
-
-    def __repr__(self) -> str:
-        return "Truth(private)"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -104,7 +104,6 @@ def _no_header(names: Sequence[str]) -> str:
 # -- Table Schema ----------------------------------------------------------------------------------------------------
 
 _TYPES: dict[str, Type] = {
-    "string": "category",
     "boolean": "boolean",
     "integer": "integer",
     "year": "integer",

@@ -236,19 +236,13 @@ def cells(schema: Schema, workload: Workload) -> pl.DataFrame:
 
     Columns: ``column_1, value_1, column_2, value_2, ...`` up to the largest number of columns in a marginal.
     """
-    order = max(len(marginal) for marginal in workload.marginals)
     parts: list[pl.DataFrame] = []
     for marginal, shape in zip(workload.marginals, workload.shapes, strict=True):
         length = int(np.prod(shape, dtype=np.int64))
         codes = np.indices(shape).reshape(len(shape), length)
-        data: dict[str, pl.Series] = {}
-        for k in range(order):
-            if k < len(marginal):
-                c = marginal[k]
-                column = pl.Series([schema.names[c]]).new_from_index(0, length)
-                value = pl.Series(schema.labels[c], dtype=pl.String).gather(codes[k])
-            else:
-                column = value = pl.Series([None], dtype=pl.String).new_from_index(0, length)
-            data |= {f"column_{k + 1}": column, f"value_{k + 1}": value}
+        data = {"column_1": pl.Series([None], dtype=pl.String), "value_1": pl.Series([None], dtype=pl.String)}
+        for k, c in enumerate(marginal):
+            data[f"column_{k + 1}"] = pl.Series([schema.names[c]]).new_from_index(0, length)
+            data[f"value_{k + 1}"] = pl.Series(schema.labels[c], dtype=pl.String).gather(codes[k])
         parts.append(pl.DataFrame(data))
-    return pl.concat(parts)
+    return pl.concat(parts, how="diagonal")
