@@ -150,7 +150,18 @@ def _source(kind: str, path: str | None, known: Codebook, columns: Sequence[Know
         source["datetime_format"] = forms
     lines = [f"{key} = {_toml(value)}\n" for key, value in source.items()]
     lines += [f"sequence = {PUBLIC_BOUND}\n"] if path is None and "sequence" not in source else []
-    return "".join(lines) + _unsaid(source)
+    # What no header tells of where files are and how texts are written: to be said where it is otherwise.
+    if path is not None:
+        lines.append(f'# path = "in/*.{kind}"                 # a pattern: files that come later count, too\n')
+    if kind in ("csv", "jsonl") and not forms:
+        lines.append(
+            '# datetime_format = "%d.%m.%Y"      # where times are not written as 2026-01-31 or 2026-01-31T12:00:00\n'
+        )
+    if kind == "csv" and "decimal" not in source:
+        lines.append('# decimal = ","                     # where fractions are written as 1,5\n')
+    if kind == "csv":
+        lines.append("# multiline = true                  # where cells in quotation marks hold line ends\n")
+    return "".join(lines)
 
 
 def _clock_of_points(columns: Sequence[Known]) -> list[str]:
@@ -159,20 +170,6 @@ def _clock_of_points(columns: Sequence[Known]) -> list[str]:
     rest = [column for column in columns if column.name not in located]
     alone = len(columns) == 3 and len(rest) == 1 and rest[0].type is None and names_a_moment(rest[0].name)
     return [rest[0].name] if alone else []
-
-
-def _unsaid(source: dict[str, Any]) -> str:
-    """What no header tells of where files are and how texts are written: to be said where it is otherwise."""
-    files = f'# path = "in/*.{source["kind"]}"                 # a pattern: files that come later count, too\n'
-    lines = "# multiline = true                  # where cells in quotation marks hold line ends\n"
-    times = '# datetime_format = "%d.%m.%Y"      # where times are not written as 2026-01-31 or 2026-01-31T12:00:00\n'
-    fractions = '# decimal = ","                     # where fractions are written as 1,5\n'
-    return (
-        (files if "path" in source else "")
-        + (times if source["kind"] in ("csv", "jsonl") and "datetime_format" not in source else "")
-        + (fractions if source["kind"] == "csv" and "decimal" not in source else "")
-        + (lines if source["kind"] == "csv" else "")
-    )
 
 
 def _of_file(path: Path, kind: str, codebook: Path | None) -> Codebook:

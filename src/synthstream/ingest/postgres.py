@@ -358,17 +358,16 @@ class PostgresSource:
             raise
 
     def _worded(self, error: psycopg.Error) -> SourceError:
-        again = "What was counted is committed; run again to go on."
         if isinstance(error, errors.InsufficientPrivilege):
             grants = f"GRANT SELECT ON {self._log.table} TO this user, and USAGE ON its SCHEMA"
-            what = f"may not be read, or a policy hides rows. {grants}. {again}"
+            what = f"may not be read, or a policy hides rows. {grants}"
         elif isinstance(error, errors.UndefinedTable | errors.UndefinedColumn):
-            what = f"was changed while it was read. {again}"
+            what = "was changed while it was read"
         elif error.sqlstate is None or error.sqlstate.startswith(("08", "57")):
-            what = f"the connection was lost, or the server shuts down. {again}"
+            what = "the connection was lost, or the server shuts down"
         else:
-            what = f"the server refused, with SQLSTATE {error.sqlstate}. Check source.table. {again}"
-        return SourceError(f"{self.name}: {what}")
+            what = f"the server refused, with SQLSTATE {error.sqlstate}. Check source.table"
+        return SourceError(f"{self.name}: {what}. What was counted is committed; run again to go on.")
 
 
 def _cell(name: str, kind: str, *, as_stored: bool) -> sql.Composed:

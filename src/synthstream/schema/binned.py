@@ -257,10 +257,8 @@ class Datetime(Binned):
 
     def _numbers(self, series: pl.Series) -> FloatArray:
         local = times(series, timezone=self.timezone)
-        if self.part is None:
-            return (local.dt.epoch("us").cast(pl.Float64) / 1e6).fill_null(np.nan).to_numpy().astype(np.float64)
-        part: pl.Series = getattr(local.dt, self.part)()
-        return part.cast(pl.Float64).fill_null(np.nan).to_numpy().astype(np.float64)
+        found = getattr(local.dt, self.part)() if self.part else local.dt.epoch("us").cast(pl.Float64) / 1e6
+        return np.array(found.cast(pl.Float64).fill_null(np.nan).to_numpy(), dtype=np.float64)
 
     @override
     def _made(self, values: FloatArray) -> pl.Series:
