@@ -124,7 +124,6 @@ def _guessed(file: File) -> int | None:
 
 
 def _check_places(file: File, base: Path, problems: Problems) -> None:
-    """Note what lies where it must not."""
     if file.sink is not None:
         problems.attempt("sink.path", partial(lie_apart, base, file, file.sink.path))
     for i, mirror in enumerate(file.mirror):

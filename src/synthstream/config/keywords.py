@@ -177,11 +177,9 @@ def _settings_of(config: Any) -> dict[str, Any]:
     said = tomllib.loads(config.settings) | {"state": config.state.absolute()}
     sink = said.pop("sink")
     said |= {} if config.sink is None else {"sink": {**sink, "path": config.sink.path.absolute()}}
-    return (
-        said
-        if config.after is None
-        else said | {"after": {**said["after"], "config": _settings_of(config.after.config)}}
-    )
+    if config.after is not None:
+        said["after"]["config"] = _settings_of(config.after.config)
+    return said
 
 
 def _time(text: str) -> str | date:

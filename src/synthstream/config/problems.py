@@ -210,7 +210,6 @@ class Problems:
         return near or (f" It belongs in {' or '.join(map(_heading, homes))}." if homes else "")
 
     def _name_of(self, column: int) -> str | None:
-        """The name of a column by its number, if it says one."""
         line = self._lines.get(("columns", column, "name"))
         name = re.search(r"=\s*[\"'](.*)[\"']", self._text.splitlines()[line - 1]) if line else None
         return name and name[1]

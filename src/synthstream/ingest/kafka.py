@@ -47,7 +47,6 @@ _UNKNOWN = "-"  # in place of a topic's id, where brokers tell none
 _NO_ID = str(Uuid(0, 0))  # the id of every topic at a broker without topic ids
 _STALLED = 60.0  # seconds without anything from a broker that has more to give
 
-# What may be wrong with a server, in words.
 _SERVERS = "KAFKA_BOOTSTRAP_SERVERS, as in KAFKA_BOOTSTRAP_SERVERS=broker:9092"
 
 # What a settings file may not change: what is read must not depend on what a broker remembers.

@@ -278,5 +278,4 @@ class Districts(Category):
         return geometry().box(west, south, east, north)
 
 
-# The columns of a place.
 OfPlace = View | Districts

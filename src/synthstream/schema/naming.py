@@ -25,7 +25,6 @@ _TOGETHER = re.compile(
 # Words at the end of a name that say what sort of person it is, not who.
 _SORTS = frozenset({"type", "class", "casual", "kind", "category", "status", "group", "level"})
 
-# Words of moments.
 _MOMENT = frozenset({"time", "date", "datetime", "timestamp", "day", "when"})
 
 # Words of coordinates in degrees.
