@@ -121,7 +121,7 @@ def _facts_in(state: Path) -> dict[str, Any] | None:
     try:
         with closing(Store(state, read_only=True)) as store:
             stored = store.meta("config")
-            return {} if stored is None else json.loads(stored) | {"cuts": cuts_of(store)}
+            return {} if stored is None else json.loads(stored) | {"cuts": json.loads(store.meta(CUTS) or "[]")}
     except (StateError, ValueError):  # who opens it says why
         return None
 
@@ -132,11 +132,6 @@ def changes_from(config: StreamConfig, store: Store) -> list[str]:
     if not changed and encodes_otherwise(config, store):
         return ["the coefficients of its counters, as this version, or its libraries, compute them"]
     return changed
-
-
-def cuts_of(store: Store) -> list[dict[str, Any]]:
-    """Where the stream of a state went on with other settings; see :attr:`StreamConfig.cuts`."""
-    return list(json.loads(store.meta(CUTS) or "[]"))
 
 
 def identity_of(config: StreamConfig, *, secure: bool, seed: int | None) -> dict[str, str]:
@@ -351,19 +346,19 @@ def compare_with_sink(config: StreamConfig, store: Store, sink: Sink) -> None:
     last = sink.last()
     marked = store.population()
     if last is None:
-        if marked is not None and config.sink is None:
+        if marked is None:
+            return
+        if config.sink is None:
             raise StateRolledBack(
                 f"The state has published {marked[0] + 1} releases, and there is no [sink] in the configuration. If "
                 "there was one, put it back as it was. If there never was, restore the file that stood beside the "
                 "state, whose name ends in .anchor.json. No noise was drawn."
             )
-        if marked is not None:
-            raise StateRolledBack(
-                f"The state has published {marked[0] + 1} releases, but the place of publication is empty. Restore "
-                "it, or point [sink] path back to where the releases are; "
-                "`synthstream recover stream.toml --republish` builds them again. No noise was drawn."
-            )
-        return
+        raise StateRolledBack(
+            f"The state has published {marked[0] + 1} releases, but the place of publication is empty. Restore it, or "
+            "point [sink] path back to where the releases are; `synthstream recover stream.toml --republish` builds "
+            "them again. No noise was drawn."
+        )
     if marked is not None and last.tick < marked[0]:
         raise StateRolledBack(
             f"The state has published releases up to tick {marked[0]}, but the newest one there is tick {last.tick}. "

@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, closing, nullcontext
 from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import NamedTuple
 
@@ -121,7 +122,8 @@ def _put_in_place(state: Path, fresh: Path, env: Env) -> Path | None:
     aside = None
     try:
         if state.exists():
-            aside = _free(state.with_name(state.name + ".replaced"))
+            names = (state.with_name(f"{state.name}.replaced-{number}") for number in count(1))
+            aside = next(path for path in names if not path.exists())
             env.do("put old state aside", partial(state.rename, aside))
         env.do("put new state in place", partial(fresh.rename, state))
         env.do("sync state's name", partial(sync_parent, state))
@@ -300,14 +302,6 @@ def _write(
             store.append_segment(earlier, dict(builder.base(earlier)))
         store.append_segment(start, whole(model).arrays())
         store.put_population(last, model.arrays())
-
-
-def _free(path: Path) -> Path:
-    """The path with the first number that is not taken."""
-    number = 1
-    while (found := path.with_name(f"{path.name}-{number}")).exists():
-        number += 1
-    return found
 
 
 @secretive

@@ -133,7 +133,13 @@ def succeed(
         )
     if read_again:
         _refuse_to_read_otherwise(old, new)
-    old = _published(Stream(old, gates=gates, seed=seed, env=env))
+    with Stream(old, gates=gates, seed=seed, env=env) as stream:  # which publishes what was drawn
+        old = stream.config  # as it began
+        if stream.closed == 0:
+            raise StateError(
+                f"{old.name}: nothing has been released, so there is nothing to go on from. Delete {old.state}, and "
+                "begin with the new settings. Nothing was changed."
+            )
     with closing(Store(old.state, key=key_of(old), env=env)) as store:
         cut, newest = _ended(old, store)
         config = successor_of(old, new, tick=cut)
@@ -158,17 +164,6 @@ def _ended(old: StreamConfig, store: Store) -> tuple[int, Models]:
             f"{how if over else 'Release that tick first'}. Nothing was changed."
         )
     return last.tick + 1, marked[1]
-
-
-def _published(stream: Stream) -> StreamConfig:
-    """The configuration as it began of a stream of which what was drawn is published; closes it."""
-    with stream:
-        if stream.closed == 0:
-            raise StateError(
-                f"{stream.config.name}: nothing has been released, so there is nothing to go on from. Delete "
-                f"{stream.config.state}, and begin with the new settings. Nothing was changed."
-            )
-        return stream.config
 
 
 def _begin(

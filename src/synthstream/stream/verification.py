@@ -193,6 +193,7 @@ def _releases(
     if marked is not None and marked[0] > last.tick:
         findings.append(Fault("releases", f"{marked[0] - last.tick} of the newest are missing; {_BACK}"))
     previous: str | None = config.genesis
+    keep = None if config.sink is None else config.sink.keep
     for tick in progress(range(last.tick + 1)):
         where = sink.place(tick).name
         try:
@@ -203,7 +204,8 @@ def _releases(
             continue
         there += 1
         unchecked += [tick] if manifest.get("unchecked") else []
-        problems = [*_files(config.at(tick), sink, tick, manifest, kept=_kept(config, tick, last.tick))]
+        kept = keep is None or tick > last.tick - keep
+        problems = [*_files(config.at(tick), sink, tick, manifest, kept=kept)]
         problems += _facts(config, builder, tick, manifest, previous)
         head = str(manifest["chain"]["head"])
         if store is not None and (heads.get(tick) or store.head(tick)) != head:  # maybe measured since
@@ -214,12 +216,6 @@ def _releases(
         findings += [Fault(where, problem) for problem in problems]
         previous = head
     return Verified(len(heads), there, findings, unchecked)
-
-
-def _kept(config: StreamConfig, tick: int, last: int) -> bool:
-    """Whether a release should still have its rows."""
-    keep = None if config.sink is None else config.sink.keep
-    return keep is None or tick > last - keep
 
 
 def _files(
