@@ -29,6 +29,7 @@ from synthstream.synthesizers.bounds import LONG
 from synthstream.synthesizers.contract import Mechanism, Synthesizer
 from synthstream.synthesizers.epochs import InEpochs
 from synthstream.synthesizers.points import FromBothSides, FromNodes
+from synthstream.synthesizers.segments import in_segments
 from synthstream.synthesizers.tables import AtRefreshes, Continual
 from synthstream.synthesizers.windowing import RowFitting
 from synthstream.workload import Workload
@@ -61,13 +62,16 @@ def synthesizer_of(config: StreamConfig) -> Synthesizer:
         raise ConfigError(f"{config.name}: {error}{each}") from error
 
 
-def claim_of(config: StreamConfig, mechanism: Mechanism) -> Claim:
+def claim_of(config: StreamConfig, mechanism: Mechanism, *, resumed: bool = False) -> Claim:
     """What a stream promises: what its mechanism promises for one event, carried over to the unit of the stream.
 
     It names the theorem by which Gaussian noise is smaller than zCDP allows, if it is.
+
+    Args:
+        resumed: whether a lost state was resumed, so that the theorem of segments is part of it.
     """
     unit = replace(config.privacy.unit, signed=config.op is not None)
-    claim = mechanism.claim()
+    claim = in_segments(mechanism.claim()) if resumed else mechanism.claim()
     if unit.of_persons:
         factor = group_factor(config)
         each = factor == unit.events_in(claim.horizon)

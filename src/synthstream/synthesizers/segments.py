@@ -96,26 +96,9 @@ class Joined:
         return self.whole.moved_from(whole(before))
 
 
-@dataclass(frozen=True, kw_only=True)
-class ResumedMechanism:
-    """A mechanism whose ticks begin with a segment.
-
-    Args:
-        inner: of the stream's first segment.
-    """
-
-    inner: Mechanism
-
-    def claim(self) -> Claim:
-        """That of the first segment: each event counts in one segment alone (theorem ``segments``)."""
-        claim = self.inner.claim()
-        return replace(claim, theorems=(*claim.theorems, "segments"), trusts=(*claim.trusts, *_TRUSTS))
-
-    def fingerprint(self) -> str:
-        return self.inner.fingerprint()
-
-    def init(self) -> State:
-        return self.inner.init()
+def in_segments(claim: Claim) -> Claim:
+    """The claim of the first segment for all of them: each event counts in one alone (theorem ``segments``)."""
+    return replace(claim, theorems=(*claim.theorems, "segments"), trusts=(*claim.trusts, *_TRUSTS))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -139,8 +122,8 @@ class Resumed(Synthesizer):
     segment: Segment
 
     @property
-    def mechanism(self) -> ResumedMechanism:
-        return ResumedMechanism(inner=self.inner.mechanism)
+    def mechanism(self) -> Mechanism:
+        return self.inner.mechanism
 
     def count(self, codes: CodeArray, weights: IntArray | None) -> Counts:
         return self.inner.count(codes, weights)

@@ -19,8 +19,7 @@ from synthstream.privacy import Budget, Claim, above, compose
 from synthstream.schema.conditions import first
 from synthstream.schema.mapping import SchemaMapping
 from synthstream.synthesizers.assembly import claim_facts, claim_of, synthesizer_of
-from synthstream.synthesizers.contract import Mechanism, Models
-from synthstream.synthesizers.segments import ResumedMechanism
+from synthstream.synthesizers.contract import Models
 from synthstream.workload import CodeArray, FloatArray, IntArray, Workload
 
 
@@ -40,9 +39,7 @@ def promise_of(config: StreamConfig, *, resumed: bool = False) -> Promise:
     """
     parts, lives = list[tuple[Budget, Claim]](), config.lives
     for life in lives:
-        mechanism: Mechanism = synthesizer_of(life).mechanism
-        mechanism = ResumedMechanism(inner=mechanism) if resumed else mechanism
-        parts.append((life.privacy.budget, claim_of(life, mechanism)))
+        parts.append((life.privacy.budget, claim_of(life, synthesizer_of(life).mechanism, resumed=resumed)))
     if len(parts) == 1:
         budget, claim = parts[0]
         return Promise(claim, budget, claim_facts(claim, budget))
