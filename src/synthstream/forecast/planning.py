@@ -17,7 +17,6 @@ import polars as pl
 
 from synthstream.config.config import StreamConfig, load
 from synthstream.errors import ConfigError
-from synthstream.forecast.endless import no_end
 from synthstream.forecast.parts import of_the_cut
 from synthstream.forecast.rates import Rate, moments_of, until
 from synthstream.forecast.several import in_periods
@@ -185,7 +184,11 @@ class Plan:
         return f"{self.name}, a plan: {self.words}\n{self._shown(html=False)}"
 
     def _shown(self, *, html: bool) -> str:
-        lines = [{"after": f.asked, "events": round(f.events)} | _stderr_of(f) for f in self.forecasts]
+        lines = [
+            {"after": f.asked, "events": round(f.events)}
+            | {f"stderr, {_OF.get(k, f'{k} columns')}": round(error, 1) for k, error in f.stderr.items()}
+            for f in self.forecasts
+        ]
         with pl.Config(tbl_hide_dataframe_shape=True, tbl_hide_column_data_types=True):
             table = pl.DataFrame(lines)._repr_html_() if html else str(pl.DataFrame(lines))
         told = (f"Warning: {caution.about}: {caution.words}" for caution in self.cautions)
@@ -206,7 +209,11 @@ class Plan:
             "bytes_per_tick": self.tick_bytes,
             "seconds_per_release": self.release_seconds,
             "expected": {"events": self.expected.number, "per": self.expected.per, "assumed": self.assumed},
-            "budgets": [_facts_of(b, b.forecasts is self.forecasts) for b in self.budgets],
+            "budgets": [
+                {"epsilon": b.epsilon, "configured": b.forecasts is self.forecasts}
+                | {"forecasts": [f.facts() for f in b.forecasts]}
+                for b in self.budgets
+            ],
             "largest": self.largest_words,
             "caveat": self.caveat,
             "unforeseen": self.unforeseen,
@@ -214,10 +221,6 @@ class Plan:
             "notes": list(self.notes),
             "proposal": self.proposal and self.proposal.facts(),
         }
-
-
-def _stderr_of(forecast: Forecast) -> dict[str, float]:
-    return {f"stderr, {_OF.get(k, f'{k} columns')}": round(error, 1) for k, error in forecast.stderr.items()}
 
 
 def plan(
@@ -285,16 +288,14 @@ def plan(
         forecasts=forecasts,
         neighbours=tuple(neighbours),
         largest_words=_largest_words(forecasts, made.bound_covers),
-        cautions=(*cautions_of(config, claim, stderr, rate, assumed=rate is _ASSUMED), *no_end(config, max(moments))),
-        notes=_notes(config, at_ticks, forecasts[-1], long),
+        cautions=cautions_of(config, claim, stderr, rate, assumed=rate is _ASSUMED),
+        notes=(
+            *filter(None, [in_periods(config), long]),
+            *notes_of(config, at_ticks),
+            *of_the_cut(config, forecasts[-1].ticks, forecasts[-1].stderr),
+        ),
         proposal=proposed(config, ticks=middle.ticks, events=middle.events, asked=middle.asked),
     )
-
-
-def _notes(config: StreamConfig, at_ticks: Sequence[int] | None, last: Forecast, long: str) -> tuple[str, ...]:
-    """What else to know; ``long``: why nothing was simulated."""
-    of_parts = of_the_cut(config, last.ticks, last.stderr)
-    return (*filter(None, [in_periods(config), long]), *notes_of(config, at_ticks), *of_parts)
 
 
 def _of_budgets(
@@ -387,10 +388,6 @@ def _largest_words(forecasts: Sequence[Forecast], what: str) -> str:
         f"With probability {1 - BETA:.0%}, no cell of any table of one release is off by more than {', '.join(known)} "
         f"events, {what}."
     )
-
-
-def _facts_of(budgeted: Budgeted, configured: bool) -> dict[str, Any]:
-    return {"epsilon": budgeted.epsilon, "configured": configured, "forecasts": [f.facts() for f in budgeted.forecasts]}
 
 
 def _by_order(values: dict[int, Any]) -> dict[str, Any]:

@@ -25,7 +25,6 @@ from synthstream.schema.columns import Boolean, Category
 from synthstream.schema.naming import clash, names_a_person
 from synthstream.schema.polygons import BEYOND
 from synthstream.synthesizers.assembly import MANY, group_factor, synthesizer_of
-from synthstream.workload import Workload
 
 # Columns with fewer values are never too large.
 _FEW_VALUES = 16
@@ -34,6 +33,8 @@ _NAMED = 3
 _DAY, _MONTHS = 86_400, range(1, 13)
 # Events of a tick beside the standard error of one count: below this a release shows nothing of its own tick.
 _LOST = 0.5
+# What an unbounded horizon may cost without a word.
+_DEARER = 1.05
 # Orders of tables, as :attr:`synthstream.workload.Workload.order` tells them.
 _TABLES = {1: "in tables of one column", 2: "in larger ones"}
 
@@ -59,7 +60,7 @@ class Caution(NamedTuple):
 def cautions_of(
     config: StreamConfig, claim: Claim, stderr: Mapping[int, Errors], rate: Rate, *, assumed: bool
 ) -> tuple[Caution, ...]:
-    """All warnings but that of :func:`synthstream.forecast.endless.no_end`.
+    """All warnings.
 
     Args:
         stderr: number of ticks, increasing -> what is foreseen.
@@ -79,6 +80,7 @@ def cautions_of(
         *_short_hours(config),
         *([] if assumed else _short_ticks(config, ticks[0], stderr[ticks[0]], rate)),
         *_large_columns(config, ticks[-1], stderr[ticks[-1]], rate),
+        *_no_end(config, ticks[-1]),
     )
 
 
@@ -275,15 +277,17 @@ def _large_columns(config: StreamConfig, ticks: int, errors: Errors, rate: Rate)
         return
     grids = {c for views in schema.places.values() for c in views}  # whose cells are known together with coarser ones
     large = [c for c, size in enumerate(schema.sizes) if size >= _FEW_VALUES and c not in grids]
-    tables = {_largest_table(workload, c, grids) for c in large} - {None}
+    lengths, held = workload.lengths.tolist(), [q for q, m in enumerate(workload.marginals) if not grids & {*m}]
+    own = ([q for q in held if c in workload.marginals[q]] for c in large)
+    tables = {max(holders, key=lengths.__getitem__) for holders in own if holders}
     lost = []
-    for q in sorted((q for q in tables if q is not None), key=lambda q: -int(workload.lengths[q])):
+    for q in sorted(tables, key=lambda q: -lengths[q]):
         stderr = errors.get(len(workload.marginals[q]), math.inf)
-        if events / int(workload.lengths[q]) < stderr < math.inf:
+        if events / lengths[q] < stderr < math.inf:
             lost.append((q, stderr))
     for q, stderr in lost[:_NAMED]:
         named = sorted(workload.marginals[q], key=lambda c: -schema.sizes[c])
-        cells = int(workload.lengths[q])
+        cells = lengths[q]
         sizes = [f"{schema.names[c]!r} ({schema.sizes[c]} values)" for c in named]
         yield Caution(
             f"columns.{schema.names[named[0]]}",
@@ -291,21 +295,28 @@ def _large_columns(config: StreamConfig, ticks: int, errors: Errors, rate: Rate)
             f"{events / cells:,.2g} events on average, and is off by {stderr:,.3g}: most cells are lost in "
             "noise. Fewer values or wider bins keep more.",
         )
-    named_already = {c for q, _ in lost[:_NAMED] for c in workload.marginals[q]}
-    rest = [
-        schema.names[c]
-        for q, _ in lost[_NAMED:]
-        for c in workload.marginals[q]
-        if c in large and c not in named_already
-    ]
+    told = {c for q, _ in lost[:_NAMED] for c in workload.marginals[q]}
+    rest = dict.fromkeys(c for q, _ in lost[_NAMED:] for c in workload.marginals[q] if c in large and c not in told)
     if rest:
-        yield Caution("columns", f"The same holds for {', '.join(map(repr, dict.fromkeys(rest)))}.")
+        yield Caution("columns", f"The same holds for {', '.join(repr(schema.names[c]) for c in rest)}.")
 
 
-def _largest_table(workload: Workload, column: int, without: set[int]) -> int | None:
-    """Position of the marginal with the most cells that holds a column, and none of some others."""
-    holders = [q for q, marginal in enumerate(workload.marginals) if column in marginal and not without & {*marginal}]
-    return max(holders, key=lambda q: int(workload.lengths[q]), default=None)
+def _no_end(config: StreamConfig, ticks: int) -> Iterator[Caution]:
+    """What an unbounded horizon costs, compared with one that leaves ``ticks`` ticks to these settings."""
+    if config.clock.horizon is not None or config.workload is None:
+        return
+    horizon = config.since + ticks
+    endless = synthesizer_of(config)
+    ending = synthesizer_of(replace(config, clock=replace(config.clock, horizon=horizon, until=None)))
+    if not (endless.exact_forecast and ending.exact_forecast):
+        return
+    ratio = math.sqrt(float(endless.expected_variance(ticks - 1)[-1] / ending.expected_variance(ticks - 1)[-1]))
+    if ratio >= _DEARER:
+        yield Caution(
+            "clock.horizon",
+            f"An unbounded horizon costs accuracy: after {ticks:,} ticks, errors are {ratio:.2f} times those of a "
+            f"stream with horizon = {horizon}, which would end there.",
+        )
 
 
 def limited(unit: Unit) -> str:
