@@ -546,7 +546,7 @@ def test_the_command_says_all_of_it(stream: Path) -> None:
     for words in ("For the person in the data", "For the statistician", "differential privacy", "Memory", "Time"):
         assert words in result.output
     assert "eps 1 is what this stream has" in result.output
-    assert re.search(r"on disk up to [\d.]+ KB and [\d.]+ KB more", result.output)
+    assert re.search(r"on disk up to [\d.]+ kB and [\d.]+ kB more", result.output)
     for words in (
         "Errors of measured counts, exact",
         "Errors of published rows",

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from decimal import ROUND_CEILING, Context
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -92,7 +92,13 @@ def plan_command(
     loaded = load(config) if after is None else planned(load(after), load(config))
     check_regions(loaded)
     loaded = begun(loaded) if after is None else loaded
-    found = plan(loaded, expect=expect, at_ticks=_ticks(at_ticks), rows=rows, track=_progress)
+    found = plan(
+        loaded,
+        expect=expect,
+        at_ticks=_ticks(at_ticks),
+        rows=rows,
+        track=lambda work: (work[i] for i in bar(range(len(work)), "simulating releases", timed=True)),
+    )
     if output is not None:
         from synthstream.report.page import write_page
         from synthstream.report.plan_page import plan_page
@@ -121,11 +127,6 @@ def _ticks(text: str | None) -> list[int] | None:
         raise ConfigError(f"--at-ticks {text}: say numbers of ticks, as in --at-ticks 10,100") from None
 
 
-def _progress(work: Sequence[Any]) -> Iterable[Any]:
-    """Pieces of work, under the bar of all commands."""
-    return (work[i] for i in bar(range(len(work)), "simulating releases", timed=True))
-
-
 def _print_promise(shown: Console, found: Plan) -> None:
     shown.print(found.name, style="bold")
     shown.print("For the person in the data")
@@ -136,6 +137,7 @@ def _print_promise(shown: Console, found: Plan) -> None:
 
 def _print_cost(shown: Console, found: Plan) -> None:
     from synthstream.report.plan_page import when_of
+    from synthstream.report.scales import size_of
 
     if found.tables:
         tables = ", ".join(f"{n} of {k} column{'s' if k != 1 else ''}" for k, n in found.tables.items() if k)
@@ -144,8 +146,8 @@ def _print_cost(shown: Console, found: Plan) -> None:
         shown.print(f"Cells      at most {found.cells:,}")
     shown.print(f"Measured   {found.how}")
     shown.print(
-        f"Memory     about {found.memory_bytes / 1e6:,.0f} MB; on disk up to {_size(found.state_bytes)} and "
-        f"{_size(found.tick_bytes)} more for each tick"
+        f"Memory     about {found.memory_bytes / 1e6:,.0f} MB; on disk up to {size_of(found.state_bytes)} and "
+        f"{size_of(found.tick_bytes)} more for each tick"
     )
     if found.release_seconds is not None:
         shown.print(
@@ -159,11 +161,6 @@ def _print_cost(shown: Console, found: Plan) -> None:
     shown.print(f"Errors     after {'; '.join(when_of(forecast) for forecast in found.forecasts)}")
     if len(found.budgets) > 1:
         shown.print(f"           eps {found.budget.epsilon:g} is what this stream has; other lines are to compare")
-
-
-def _size(count: float) -> str:
-    """Bytes, in a unit in which they are not nothing."""
-    return f"{count / 1e6:,.1f} MB" if count >= 1e5 else f"{count / 1e3:,.1f} KB"
 
 
 def _tables(found: Plan) -> Iterator[Table]:

@@ -85,7 +85,7 @@ def publish_command(
 def _size(site: Path, *, keeps_all: bool) -> None:
     """How large it is, and what would make it much smaller."""
     from synthstream.publish.folder import LATEST
-    from synthstream.report.public import size_of
+    from synthstream.report.scales import size_of
 
     parts = (site / "index.html", *(site / LATEST).glob("*"), *(site / "releases").glob("*/*"))
     sizes = {path: path.stat().st_size for path in parts}

@@ -11,7 +11,7 @@ from synthstream.forecast.warnings import deviation
 from synthstream.report.charts import Series, Table, line_chart
 from synthstream.report.page import moment, render, small
 from synthstream.report.promise import Promise, whom
-from synthstream.report.scales import logarithmic, number
+from synthstream.report.scales import logarithmic, number, size_of
 
 if TYPE_CHECKING:
     from markupsafe import Markup
@@ -55,7 +55,11 @@ def _facts(found: Plan) -> list[tuple[str, str, str]]:
         ("Budget", f"epsilon {epsilon:g}", f"{remark}, for everything that is ever published{parts}"),
         ("Protected", "a person" if found.claim.unit.of_persons else "one event", found.claim.unit.words),
         ("Cells", f"{found.cells:,}", "at most" if not found.tables else f"in {sum(found.tables.values()):,} tables"),
-        ("Memory", f"{found.memory_bytes / 1e6:,.0f} MB", f"on disk {_megabytes(found)}"),
+        (
+            "Memory",
+            f"{found.memory_bytes / 1e6:,.0f} MB",
+            f"on disk up to {size_of(found.state_bytes)}, and {size_of(found.tick_bytes)} a tick",
+        ),
     ]
     if found.release_seconds is not None:
         time = f"{float(f'{found.release_seconds:.2g}'):,g} s"
@@ -63,12 +67,6 @@ def _facts(found: Plan) -> list[tuple[str, str, str]]:
     guess = "assumed: no rate was given" if found.assumed else "a public guess"
     facts.append(("Events", f"{found.expected.number:,g} a {found.expected.per}", guess))
     return facts
-
-
-def _megabytes(found: Plan) -> str:
-    each = f"{found.tick_bytes / 1e3:,.0f} KB" if found.tick_bytes >= 1000 else f"{found.tick_bytes} bytes"
-    state = f"up to {found.state_bytes / 1e6:,.1f} MB" if found.state_bytes >= 1e5 else "less than 0.1 MB"
-    return f"{state}, and {each} a tick"
 
 
 def _measured(found: Plan) -> list[tuple[str, str, Error]]:

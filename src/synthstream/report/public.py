@@ -29,7 +29,7 @@ from synthstream.report.places import grid_of_nodes, grid_of_tables, grids_of_pl
 from synthstream.report.promise import Promise, whom
 from synthstream.report.recent import recent
 from synthstream.report.regions import map_of_regions, regions_of
-from synthstream.report.scales import RANGE, REACH, dates, linear, number, ranged
+from synthstream.report.scales import RANGE, REACH, dates, linear, number, ranged, size_of
 from synthstream.report.theorems import STATEMENTS
 
 # Pairs that are listed below the heat map.
@@ -254,57 +254,40 @@ def _changes(ticks: Sequence[Tick]) -> Markup | None:
 
 def _association(found: History, listed: Sequence[Pair]) -> Markup | None:
     """Heat map of pairs of columns."""
+    columns = found.config.schema.columns
     finer = {c for views in found.config.schema.places.values() for c in views[1:]}  # which say no more than the first
-    shown = [c for c in range(len(found.config.schema.columns)) if c not in finer][:MOST_COLUMNS]
-    names = [found.config.schema.columns[c].title for c in shown]
-    listed = [
-        replace(pair, columns=(shown.index(pair.columns[0]), shown.index(pair.columns[1])))
-        for pair in listed
-        if {*pair.columns} <= {*shown}
-    ]
+    place = {c: i for i, c in enumerate([c for c in range(len(columns)) if c not in finer][:MOST_COLUMNS])}
+    names = [columns[c].title for c in place]
+    listed = [pair for pair in listed if {*pair.columns} <= place.keys()]
     if not listed:
         return None
     known = any(pair.chance is not None for pair in listed)
     values: list[list[float | None]] = [[None] * len(names) for _ in names]
     grey = [[False] * len(names) for _ in names]
+    clear = list[tuple[float, str, str]]()
     for pair in listed:
-        i, j = pair.columns
-        values[j][i], grey[j][i] = pair.strength, pair.strength is None or (known and pair.is_noise)
-    clear = [p for p in listed if p.strength is not None and not (known and p.is_noise)]
-    clear = sorted(clear, key=lambda p: -(p.strength or 0.0))
-    rows = [
-        [
-            f"{names[p.columns[0]]} and {names[p.columns[1]]}",
-            f"{p.strength or 0.0:.2f}",
-            "–" if p.chance is None else f"{p.chance:.1g}" if p.chance >= 0.001 else "below 0.001",
-        ]
-        for p in clear[:_STRONGEST]
-    ]
-    said = f"{len(listed)} pairs."
-    if known:
-        said = f"{len(clear)} of {len(listed)} pairs have a colour."
-    strongest = f" The strongest: {rows[0][0]}, {rows[0][1]}." if rows else ""
+        (i, j), strength, chance = (place[c] for c in pair.columns), pair.strength, pair.chance
+        values[j][i], grey[j][i] = strength, strength is None or (known and pair.is_noise)
+        if strength is not None and not grey[j][i]:
+            likely = "–" if chance is None else f"{chance:.1g}" if chance >= 0.001 else "below 0.001"
+            clear.append((strength, f"{names[i]} and {names[j]}", likely))
+    clear.sort(key=lambda one: -one[0])
+    rows = [[what, f"{strength:.2f}", likely] for strength, what, likely in clear[:_STRONGEST]]
+    said = f"{len(clear)} of {len(listed)} pairs have a colour." if known else f"{len(listed)} pairs."
+    said += f" The strongest: {rows[0][0]}, {rows[0][1]}." if rows else ""
+    headings = ["Strongest pairs", "Strength, from 0 to 1", "Chance of as much if independent"]
     return heat_map(
         names,
         values,
         title="Which columns go together",
-        description=said + strongest,
+        description=said,
         grey=grey,
-        high=_scale_of([p.strength or 0.0 for p in clear]),
+        high=min(max(math.ceil(10 * max((one[0] for one in clear), default=0.0)) / 10, 0.1), 1.0),  # the next tenth
         scale="How strongly two columns go together in the synthetic rows, from 0 (not at all) to 1 (one follows from "
         "the other): Cramér's V",
-        table=Table(
-            headings=["Strongest pairs", "Strength, from 0 to 1", "Chance of as much if independent"], rows=rows
-        )
-        if rows
-        else None,
-        note=said + strongest,
+        table=Table(headings=headings, rows=rows) if rows else None,
+        note=said,
     )
-
-
-def _scale_of(strengths: Sequence[float]) -> float:
-    """Where the colours end: the next tenth above the strongest."""
-    return min(max(math.ceil(10 * max(strengths, default=0.0)) / 10, 0.1), 1.0)
 
 
 def ledger(found: History) -> list[tuple[Tick, dict[str, Any]]]:
@@ -345,8 +328,3 @@ def links(sizes: Mapping[str, int], start: str | None = "") -> list[dict[str, An
         for name, (first, what) in FILES.items()
         if name in sizes
     ]
-
-
-def size_of(size: int) -> str:
-    """A number of bytes as people read it."""
-    return f"{size / 1e6:.1f} MB" if size >= 1e6 else f"{max(size / 1e3, 0.1):.1f} kB"

@@ -48,6 +48,11 @@ def ranged(value: float, stderr: float) -> str:
     return f"{number(round(value))} ({low} to {high})"
 
 
+def size_of(size: int) -> str:
+    """A number of bytes as people read it."""
+    return f"{size / 1e6:,.1f} MB" if size >= 1e6 else f"{max(size / 1e3, 0.1):.1f} kB"
+
+
 def ranges(edges: Sequence[float]) -> list[str]:
     """Labels of the bins between edges, with as many decimals as it takes to tell them apart.
 

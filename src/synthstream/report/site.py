@@ -35,7 +35,8 @@ from synthstream.publish.readme import LISTED, SUMS, less
 from synthstream.report import extras
 from synthstream.report.explorer import Explorer
 from synthstream.report.page import render
-from synthstream.report.public import links, public_page, size_of, stamp_of
+from synthstream.report.public import links, public_page, stamp_of
+from synthstream.report.scales import size_of
 
 _ROOT = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="generator" content="Synthstream">
@@ -185,12 +186,10 @@ class _Site:
     def _put_texts(self, tick: Tick) -> None:
         """CSV files beside a release's own, which stay as they are; each is written aside."""
         folder = self._releases / f"{tick.tick:06d}"
-        for name, data in self._texts(self._found.sink.files(tick.tick), tick).items():
+        content = self._found.sink.files(tick.tick)
+        for name, data in extras.texts_of(content, self._found.config.clock, tick.tick).items():
             self._put(folder / name, data)
         self._do("sync releases", partial(sync, folder))
-
-    def _texts(self, content: dict[str, bytes], tick: Tick) -> dict[str, bytes]:
-        return extras.texts_of(content, self._found.config.clock, tick.tick)
 
     def _put(self, path: Path, data: bytes) -> None:
         """A file, written aside."""
@@ -229,7 +228,7 @@ class _Site:
         before = {name: path.read_bytes() for name in (script, "facts.js") if (path := self._latest / name).is_file()}
         content = found.sink.files(found.newest.tick)
         content |= extras.history(found, self._latest) | {LISTED: extras.listed(found)}
-        content |= self._texts(content, found.newest)
+        content |= extras.texts_of(content, found.config.clock, found.newest.tick)
         described = descriptions(found.config, beside=True)
         content |= {name: text.encode() for name, text in described.items()}
         content |= {script: before.get(script) or library()}
