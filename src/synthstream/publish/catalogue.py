@@ -183,12 +183,6 @@ def _description(config: StreamConfig, newest: _Newest) -> str:
     return " ".join(part.strip() for part in parts if part)
 
 
-def _provenance(newest: _Newest) -> dict[str, Any]:
-    manifest = newest.manifest
-    facts = {key: manifest.get(key) for key in ("name", "tick", "start", "end", "rows", "warning", "claim", "chain")}
-    return {**_given(facts), "manifest": f"{newest.where}manifest.json"}
-
-
 # -- Data Package ----------------------------------------------------------------------------------------------------
 
 
@@ -197,6 +191,7 @@ def data_package(config: StreamConfig, newest: _Newest) -> dict[str, Any]:
     about, manifest = config.publication, newest.manifest
     fields = {"rows": rows_fields(config, manifest), "tables": tables_fields(config), "measured": measured_fields()}
     fields |= {"series": series_fields(config)} if SERIES in manifest["files"] else {}
+    known = {key: manifest.get(key) for key in ("name", "tick", "start", "end", "rows", "warning", "claim", "chain")}
     return _given(
         {
             "$schema": "https://datapackage.org/profiles/2.0/datapackage.json",
@@ -219,7 +214,7 @@ def data_package(config: StreamConfig, newest: _Newest) -> dict[str, Any]:
                     "bytes": newest.sizes["manifest.json"],
                 },
             ],
-            "synthstream": _provenance(newest),
+            "synthstream": {**_given(known), "manifest": f"{newest.where}manifest.json"},
         }
     )
 

@@ -138,15 +138,6 @@ class ParquetSink:
         """First ticks of segments after the first, up to a tick."""
         return [int(start) for start in self.manifest(tick).get("segments", [])]
 
-    def content(self, tick: int, name: str) -> pl.DataFrame | None:
-        """``rows`` or ``tables`` of a tick's release; ``None`` if rows were dropped (``keep``).
-
-        Raises:
-            SinkError: the file is not what was published.
-        """
-        path = self.place(tick) / f"{name}.parquet"
-        return None if name == "rows" and not path.exists() else self.read(tick, path.name)
-
     @property
     def of_site(self) -> bool:
         """Whether these are the releases of a site that ``publish`` wrote."""

@@ -56,11 +56,11 @@ class OfFrames:
         raise NotImplementedError
 
     def copy(self, sink: ParquetSink, tick: int) -> bool:
-        """See :meth:`Mirror.copy`."""
-        frame = sink.content(tick, self._content)
-        if frame is not None:
-            self.put(frame, tick=tick, manifest=sink.manifest(tick))
-        return frame is not None
+        name = f"{self._content}.parquet"
+        if name == "rows.parquet" and not (sink.place(tick) / name).exists():  # they were dropped (``keep``)
+            return False
+        self.put(sink.read(tick, name), tick=tick, manifest=sink.manifest(tick))
+        return True
 
 
 # Chain heads by tick, of what a state or a sink has; ``None`` where it has nothing.

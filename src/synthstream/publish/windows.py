@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import polars as pl
@@ -92,11 +92,9 @@ def masses_by_step(
     found = []
     for first, last, whole in spans:
         try:
-            of_step = window_of(config, builder, first, last, newest=newest)
+            of_step = cast(PointWindow, window_of(config, builder, first, last, newest=newest))
         except NotReleased as error:
             raise NotReleased(f"series: {str(error).removeprefix('between: ')}") from None
-        if not isinstance(of_step, PointWindow):
-            raise TypeError("masses in each step are those of a stream of points")
         lower = of_step.polygon(lower) if isinstance(lower, str | Path) else lower
         found.append((of_step.start, of_step.end, *of_step.mass(lower, upper), whole))
     return _by_step(found)

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import polars as pl
@@ -260,10 +260,8 @@ def _errors(model: Masses, nodes: pl.DataFrame, names: Sequence[str]) -> tuple[F
 
 
 def _grid(columns: Sequence[Column], axes: tuple[int, int, bool], counts: FloatArray) -> Grid:
-    across, up, degrees = columns[axes[0]], columns[axes[1]], axes[2]
-    if not isinstance(across, Number | Coordinate) or not isinstance(up, Number | Coordinate):
-        raise TypeError("a map needs two columns of numbers")
-    return Grid(across=across, up=up, counts=counts, degrees=degrees)
+    across, up = (cast(Number | Coordinate, columns[axis]) for axis in axes[:2])
+    return Grid(across=across, up=up, counts=counts, degrees=axes[2])
 
 
 def map_of(
