@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 import numpy as np
 from typing_extensions import override
@@ -27,6 +27,7 @@ from synthstream.synthesizers.contract import (
     Models,
     Past,
     Piece,
+    RowErrors,
     Synthesizer,
     TableMechanism,
     Windowed,
@@ -74,6 +75,7 @@ class Running(OfTables):
     mechanism: Marginals | Refreshed
 
     exact_forecast = True
+    simulated: ClassVar[Callable[..., RowErrors]]
 
     @override
     def covariance(self, s: int, t: int, history: History[Measured]) -> FloatArray:
@@ -97,6 +99,11 @@ class Running(OfTables):
     def expected_variance(self, tick: int, events_per_tick: float | None = None) -> FloatArray:
         return self.mechanism.variance(tick)
 
+    def simulations(
+        self, schema: Schema, *, ticks: Sequence[int], events_per_tick: float, careful: bool
+    ) -> list[Piece]:
+        return tables.pieces_at(self.simulated, self.mechanism, schema, ticks, events_per_tick, careful=careful)
+
     def seconds(self, schema: Schema, *, ticks: int, events_per_tick: float) -> float:
         return tables.seconds_per_release(self.mechanism, schema, ticks, events_per_tick)
 
@@ -106,6 +113,7 @@ class Continual(Running):
     """All tables at every tick, and a living population fitted to them."""
 
     mechanism: Marginals
+    simulated = staticmethod(tables.at_every_tick)
 
     @override
     def fit(
@@ -141,17 +149,13 @@ class Continual(Running):
         """See :class:`Synthesizer`: differences of running counts."""
         return windowing.of_running_counts(past, first, last, seed=seed, how=self.how)
 
-    def simulations(
-        self, schema: Schema, *, ticks: Sequence[int], events_per_tick: float, careful: bool
-    ) -> list[Piece]:
-        return tables.pieces_at(tables.at_every_tick, self.mechanism, schema, ticks, events_per_tick, careful=careful)
-
 
 @dataclass(frozen=True, kw_only=True)
 class AtRefreshes(Running):
     """Small tables at every tick, larger ones when the stream has grown, and a living population fitted to both."""
 
     mechanism: Refreshed
+    simulated = staticmethod(tables.at_refreshes)
 
     def pack(self, measured: Measured) -> IntArray:
         """See :class:`Synthesizer`: where some refreshes may come early, first how many there were, and their ticks."""
@@ -237,8 +241,3 @@ class AtRefreshes(Running):
         """See :class:`Synthesizer`: differences of counts, of larger tables between the nearest refreshes."""
         came = self.came(past.own(newest))
         return windowing.between_refreshes(self.mechanism, came, past, first, last, seed=seed, how=self.how)
-
-    def simulations(
-        self, schema: Schema, *, ticks: Sequence[int], events_per_tick: float, careful: bool
-    ) -> list[Piece]:
-        return tables.pieces_at(tables.at_refreshes, self.mechanism, schema, ticks, events_per_tick, careful=careful)
