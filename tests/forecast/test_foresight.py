@@ -176,7 +176,7 @@ def test_rows_in_epochs_are_forecast_without_what_their_shape_does_not_know() ->
     config = StreamConfig.from_toml(text_of("places").replace("delta = 1e-09", "delta = 0"))
     assert config.constraints.groups
     made = synthesizer_of(config)
-    own = LatentClasses.of(config.schema.columns, np.random.default_rng(0))
+    own = tables._shape(config.schema)
     found = tables.in_epochs(made, own, ticks=[8], events_per_tick=1000)
     assert found[8].table_error[1] < 0.1 * 8000
 

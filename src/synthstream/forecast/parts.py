@@ -13,6 +13,12 @@ from synthstream.synthesizers.assembly import synthesizer_of
 from synthstream.synthesizers.succession import noise_before, waits_as_other
 from synthstream.workload import FloatArray
 
+_NO_CUT = (
+    "The cut is not known here, so all ticks up to the horizon are taken for ticks after it. With fewer, errors are "
+    "others, and tables may be measured at other times: `plan` with --after, and the file that [after] names, counts "
+    "those that are left."
+)
+
 
 def of_the_cut(config: StreamConfig, ticks: int, stderr: Errors) -> tuple[str, ...]:
     """What a successor's forecast is the forecast of; nothing for other streams.
@@ -25,22 +31,12 @@ def of_the_cut(config: StreamConfig, ticks: int, stderr: Errors) -> tuple[str, .
     before = noise_before(config)
     known = [] if before is None else [_of_all_parts(config, before, ticks, stderr), _of_larger_tables(config, before)]
     when = "the cut" if config.after.tick is None else f"the cut at tick {config.after.tick}"
+    if config.after.tick is None and config.clock.horizon is not None:
+        known.insert(0, _NO_CUT)
     return (
         f"All errors are those of what is counted from {when} on. Running tables go on, and variances of both parts "
         "add up; tables with a new column begin at the cut.",
-        *_of_no_cut(config),
         *filter(None, [*known, waits_as_other(config)]),
-    )
-
-
-def _of_no_cut(config: StreamConfig) -> tuple[str, ...]:
-    """That the forecast takes all ticks for the successor's own, where the cut is not known and there is an end."""
-    if config.after is None or config.after.tick is not None or config.clock.horizon is None:
-        return ()
-    return (
-        "The cut is not known here, so all ticks up to the horizon are taken for ticks after it. With fewer, errors "
-        "are others, and tables may be measured at other times: `plan` with --after, and the file that [after] names, "
-        "counts those that are left.",
     )
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, Protocol
 
 from numpy.typing import NDArray
@@ -171,11 +171,7 @@ class RowErrors:
 
     def facts(self) -> dict[str, Any]:
         """For JSON."""
-        return {
-            "table_error": {str(k): value for k, value in self.table_error.items()},
-            "box": self.box,
-            "distance": self.distance,
-        }
+        return {**asdict(self), "table_error": {str(k): value for k, value in self.table_error.items()}}
 
 
 # Errors by number of ticks.
@@ -279,10 +275,8 @@ class Synthesizer(ABC, Generic[R, M]):
         """
         raise TypeError("streams of points have no covariance of tables")
 
-    @property
-    def exact_forecast(self) -> bool:
-        """Whether what is foreseen of measured counts is exact: when each is measured is known beforehand."""
-        return False
+    # Whether what is foreseen of measured counts is exact: when each is measured is known beforehand.
+    exact_forecast = False
 
     def state_bytes(self, horizon: int | None) -> int:
         """Bytes of the counters' state at the horizon, or in a stream's first segment."""

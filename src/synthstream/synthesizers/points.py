@@ -96,11 +96,6 @@ class _OfEpochs(OfPoints[E]):
     mechanism: Points | Turnstile
     skips_ticks = True
 
-    @staticmethod
-    def shape(last: Cloud | None) -> Shape:
-        """What the newest release says of the events to come."""
-        return ANYWHERE if last is None else Shape(last.held, last.moving)
-
     @abstractmethod
     def between(self, before: int, tick: int, history: History[E]) -> Windowed[E, Cloud]:
         """What is known of the events after a tick, up to another one."""
@@ -136,7 +131,9 @@ class _OfEpochs(OfPoints[E]):
     def step(
         self, state: State, counts: Counts, gate: Gate, last: Cloud | None, models: Models
     ) -> tuple[State, E, Models]:
-        after, measured = self.mechanism.step(state, counts, gate, self.shape(last))
+        # What the newest release says of the events to come.
+        ahead = ANYWHERE if last is None else Shape(last.held, last.moving)
+        after, measured = self.mechanism.step(state, counts, gate, ahead)
         return after, cast("E", measured), {}
 
 

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from synthstream.schema.columns import Column
 from synthstream.workload import CodeArray, FloatArray
 
 # Rows: _CLASSES kinds of event, which follow Zipf's law; the share _TYPICAL of a row's cells is typical of its kind.
@@ -48,11 +47,6 @@ class LatentClasses:
             power = rng.uniform(_EVEN, _STEEP if size <= _LONG else _LESS_STEEP)
             common, *kinds = (_column(size, extra, power, rng) for _ in range(1 + _CLASSES))
             self._laws.append((1 - _TYPICAL) * common + _TYPICAL * np.stack(kinds))
-
-    @classmethod
-    def of(cls, columns: Sequence[Column], rng: np.random.Generator) -> LatentClasses:
-        """A shape for the columns of a schema."""
-        return cls([c.size for c in columns], [len(c.own_cells) for c in columns], rng)
 
     def rows(self, number: int, rng: np.random.Generator) -> CodeArray:
         """Codes of ``number`` rows, int32, shape ``(number, columns)``."""

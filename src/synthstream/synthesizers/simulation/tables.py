@@ -94,7 +94,7 @@ def pieces_in_epochs(
 
 
 def _shape(schema: Schema) -> LatentClasses:
-    return LatentClasses.of(schema.columns, np.random.default_rng(0))
+    return LatentClasses(schema.sizes, [len(c.own_cells) for c in schema.columns], np.random.default_rng(0))
 
 
 def errors_of(workload: Workload, gap: FloatArray) -> RowErrors:
