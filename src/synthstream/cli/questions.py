@@ -293,10 +293,10 @@ def compare_command(
     tell_of_counts(found.config, over_time=True)
     # Noise may be Laplace's with delta above 0, too: then the promise is pure all the same.
     tell_of_chance(cells, found.config.clock, laplace=later.facts["claim"]["pure_epsilon"] is not None)
-    if not csv and output is None and len(cells) > _LINES:
-        typer.echo(f"The first {_LINES} of {len(cells):,} cells; all of them: --csv, or -o changes.csv.", err=True)
-        cells = cells.head(_LINES)
     if not csv and output is None:
+        if len(cells) > _LINES:
+            typer.echo(f"The first {_LINES} of {len(cells):,} cells; all of them: --csv, or -o changes.csv.", err=True)
+            cells = cells.head(_LINES)
         asked = {"since_then": earlier.first, "measured_at_then": earlier.tick, "since": later.first}
         asked |= {"measured_at": later.tick}
         known = [name for name in asked if name in cells.columns]

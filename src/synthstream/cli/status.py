@@ -224,6 +224,9 @@ def _day(moment: str) -> str:
 # -- for a monitor that reads them now and then ----------------------------------------------------------------------
 
 
+_ESCAPED = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
+
+
 class Gauge(NamedTuple):
     """One number, as it is now; of several with one name, the label tells which."""
 
@@ -250,7 +253,7 @@ def openmetrics(config: StreamConfig, found: dict[str, Any]) -> str:
             lines += [f"# HELP {name} {gauge.help}", f"# TYPE {name} gauge"]
             lines += [f"# UNIT {name} seconds"] * name.endswith("_seconds")
         labels = [("stream", config.name), *([] if gauge.label is None else [gauge.label])]
-        inside = ",".join(f'{key}="{_escaped(text)}"' for key, text in labels)
+        inside = ",".join(f'{key}="{text.translate(_ESCAPED)}"' for key, text in labels)
         lines.append(f"{name}{{{inside}}} {float(gauge.value):.15g}")
     return "\n".join([*lines, "# EOF", ""])
 
@@ -284,7 +287,3 @@ def _gauges(config: StreamConfig, found: dict[str, Any]) -> Iterator[Gauge]:
 def _there(folder: Path) -> Path:
     """A folder, or the nearest one above it that exists."""
     return next(place for place in (folder, *folder.absolute().parents) if place.is_dir())
-
-
-def _escaped(text: str) -> str:
-    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

@@ -69,12 +69,7 @@ class Cells:
 
     def at(self, places: IntArray | slice) -> Cells:
         """Some of the cells, in the shape of their places."""
-        return Cells(
-            count=self.count[places],
-            measured=self.measured[places],
-            stderr=self.stderr[places],
-            since=self.since[places],
-        )
+        return Cells(**{name: values[places] for name, values in vars(self).items()})
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -128,7 +128,9 @@ def linear(low: float, high: float, *, marks: int = 5, tight: bool = False) -> A
     """
     if not high > low:
         high = low + (abs(low) or 1.0)
-    step = _round_step((high - low) / marks)
+    rough = (high - low) / marks
+    power = 10.0 ** math.floor(math.log10(rough))
+    step = next(m for m in (1, 2, 2.5, 5, 10) if m * power >= rough * (1 - 1e-9)) * power
     first = math.ceil(low / step - 1e-9) if tight else math.floor(low / step + 1e-9)
     last = math.floor(high / step + 1e-9) if tight else math.ceil(high / step - 1e-9)
     places = [i * step for i in range(first, last + 1)]
@@ -201,11 +203,6 @@ def dates(start: datetime, end: datetime, *, marks: int = 6) -> Axis:
     shown = tuple((day.timestamp(), name.removeprefix("0")) for day, name in zip(places, names, strict=True))
     ends = tuple((day.timestamp(), f"{day:%Y-%m-%d}") for day in (start, end))
     return Axis(low=ends[0][0], high=ends[1][0], marks=shown or ends)
-
-
-def _round_step(step: float) -> float:
-    power = 10.0 ** math.floor(math.log10(step))
-    return float(next(m for m in (1, 2, 2.5, 5, 10) if m * power >= step * (1 - 1e-9)) * power)
 
 
 def classes(values: Sequence[float], number_of: int) -> list[float]:

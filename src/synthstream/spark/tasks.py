@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import polars as pl
@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from synthstream.config.config import StreamConfig
 from synthstream.config.objects import place_of
-from synthstream.errors import ConfigError, EngineError, FileDamaged, SchemaError, SynthstreamError
+from synthstream.errors import EngineError, FileDamaged, SchemaError, SynthstreamError
 from synthstream.ingest.counting import CountsByTick, PrivateRows, encode, files_of
 from synthstream.ingest.files import FileSource, together
 from synthstream.stream.counting_elsewhere import Counting
@@ -59,10 +59,7 @@ class Job:
     @property
     def files(self) -> FileSource:
         """How the files of the stream's source are read."""
-        found = files_of(self.config)
-        if found is None:
-            raise ConfigError("the stream has no [source]")
-        return found
+        return cast(FileSource, files_of(self.config))
 
     @property
     def counting(self) -> Counting:

@@ -238,16 +238,6 @@ def _move(config: StreamConfig, store: Store, *, read_again: bool) -> None:
         store.forget("meta", CURSOR)
 
 
-def cut_of(old: StreamConfig) -> int:
-    """The tick that a successor would begin with, as far as the state, or the releases, tell."""
-    if is_state(old.state):
-        with closing(Store(old.state, read_only=True)) as store:
-            last = store.last()
-            return 0 if last is None else last.tick + 1
-    newest = sink_of(old).last()
-    return 0 if newest is None else newest.tick + 1
-
-
 def changes_of(successor: StreamConfig) -> list[str]:
     """What is counted or published otherwise from the cut on, in words; nothing of which stream it goes on from."""
     if successor.after is None:
@@ -263,5 +253,10 @@ def changes_of(successor: StreamConfig) -> list[str]:
 
 def planned(old: StreamConfig, new: StreamConfig) -> StreamConfig:
     """The successor as it would begin now; reads no private value, changes nothing."""
-    old = begun(old)
-    return successor_of(old, new, tick=cut_of(old) or None)
+    old, cut = begun(old), None
+    if is_state(old.state):
+        with closing(Store(old.state, read_only=True)) as store:
+            cut = None if (last := store.last()) is None else last.tick + 1
+    elif (newest := sink_of(old).last()) is not None:
+        cut = newest.tick + 1
+    return successor_of(old, new, tick=cut)
