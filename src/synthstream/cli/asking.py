@@ -95,7 +95,6 @@ def _files(config: StreamConfig) -> int | None:
 
 
 def _show(shown: Console, config: StreamConfig, told: list[str]) -> None:
-    """What is asked, line by line."""
     from synthstream.forecast.warnings import weak_budget
 
     shown.print(f"{config.name} was never opened. Opening it spends its budget for good.", style="bold")

@@ -61,7 +61,6 @@ def audit_command(
 
 
 def _show(audit: Audit, shown: Console) -> None:
-    """Print a table of findings, and the verdict in words."""
     from rich.table import Table
 
     runs, sure = audit.whole.runs, f"{audit.confidence:.5g}"

@@ -118,7 +118,6 @@ def plan_command(
 
 
 def _ticks(text: str | None) -> list[int] | None:
-    """Ticks as they are typed."""
     if text is None:
         return None
     try:

@@ -215,7 +215,6 @@ def _announced(shown: Console, stream: Stream, due: int, *, asked: bool) -> None
 
 
 def _counted(stream: Stream, engine: Engine, *, new_files: bool) -> int:
-    """Number of new files, counted."""
     if engine is Engine.LOCAL:
         return stream.ingest(progress=partial(bar, doing="reading"), new_files=new_files)
     from synthstream import spark

@@ -380,7 +380,6 @@ def _simulated(
 
 
 def _largest_words(forecasts: Sequence[Forecast], what: str) -> str:
-    """The forecasts' ``largest`` in a sentence."""
     known = [f"{f.largest:,.0f} (tick {f.ticks:,})" for f in forecasts if f.largest is not None]
     if not known:
         return ""

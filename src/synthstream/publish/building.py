@@ -169,7 +169,6 @@ class Builder:
         return committed
 
     def _measured(self, tick: int) -> Reading:
-        """What was measured at a tick."""
         released = self._of(tick).released
         try:
             reading: Reading = self.synthesizer(tick).unpack(tick, released)
@@ -336,7 +335,6 @@ class Builder:
         return self.synthesizer(tick).replicates(self.whole(tick), whole(model), number=number, seed=seed)
 
     def _series(self, tick: int) -> pl.DataFrame:
-        """The lines of a release's own tick."""
         here, schema, moment = self.once(), self._config.at(tick).schema, self._config.clock.boundary
         own = lines(schema, [here.counted(tick, tick)], moment, span="tick")
         return pl.concat([own, lines(schema, [running(here.tables(tick, at=tick))], moment, span="running")])

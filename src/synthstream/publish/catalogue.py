@@ -162,7 +162,6 @@ def _text(facts: dict[str, Any]) -> str:
 
 
 def _given(facts: dict[str, Any]) -> dict[str, Any]:
-    """Without what is not known."""
     return {key: value for key, value in facts.items() if value not in (None, [], "")}
 
 

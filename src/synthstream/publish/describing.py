@@ -200,7 +200,6 @@ def _of_tables(config: StreamConfig) -> list[FieldFacts]:
 
 
 def _dates() -> list[FieldFacts]:
-    """The span of the tick."""
     words = (
         "When the tick {} whose release this is, on the stream's wall clock. Not what is counted: count is of all "
         "events up to its end."

@@ -197,7 +197,6 @@ class PostgresTable(OfFrames):
         self._replace(connection, schema, self._beside, pl.DataFrame([facts]))
 
     def _kinds(self, frame: pl.DataFrame) -> dict[str, str]:
-        """Types of columns."""
         for name, kind in frame.schema.items():
             if kind not in _KINDS:
                 raise SinkError(f"{self.name}: column {name!r} is {kind}, which has no type there.")
@@ -221,7 +220,6 @@ class PostgresTable(OfFrames):
             connection.execute(sql.SQL("COMMENT ON TABLE {} IS {}").format(place, sql.Literal(about)))
 
     def _replace(self, connection: _Connection, schema: str, name: TableName, frame: pl.DataFrame) -> None:
-        """All rows of a table by others."""
         place = _in(schema, name)
         # Nobody else writes meanwhile; readers never wait.
         connection.execute(sql.SQL("LOCK TABLE ONLY {} IN SHARE ROW EXCLUSIVE MODE").format(place))

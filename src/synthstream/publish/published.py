@@ -345,7 +345,6 @@ class Releases:
         return last.tick
 
     def _builder(self, tick: int) -> Builder:
-        """Knows what was measured up to a tick."""
         starts = self._sink.segments(tick)
         if self._built is None:
             refuse_other_releases(self.config, self._sink)

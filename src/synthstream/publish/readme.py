@@ -131,7 +131,6 @@ def falling(unit: Unit) -> str:
 
 
 def _caution(config: StreamConfig) -> str:
-    """What rows cannot tell."""
     found = "Rows are made from the noisy counts. No error is known for a `count` of rows"
     if config.workload is None:
         return f"{found}, and where in its finest cell a row lies is invented."

@@ -169,7 +169,6 @@ class Explorer:
         return found
 
     def _series(self, tick: Tick, span: str) -> pl.DataFrame:
-        """Lines of ``series.parquet`` of a release."""
         return self._found.sink.read(tick.tick, SERIES).filter(pl.col("span") == span)
 
     def _masses(self, tick: Tick) -> FloatArray:

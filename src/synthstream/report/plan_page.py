@@ -164,7 +164,6 @@ def _said(found: Plan, title: str, forecast: Forecast, value: float | None) -> s
 
 
 def _table(found: Plan) -> Table:
-    """All errors at the configured budget."""
     charts = [("rows", chart) for chart in _rows(found)] + [("measured", chart) for chart in _measured(found)]
     headings = ["After", "Events", *(f"{title}, {of}" for of, (title, _, _) in charts)]
     rows = []

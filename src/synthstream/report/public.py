@@ -212,7 +212,6 @@ def _few(total: tuple[float, float] | None) -> str:
 
 
 def _growth(ticks: Sequence[Tick], totals: Sequence[Cells]) -> Markup:
-    """Events in total over time."""
     line = replace(over_time(list(zip(ticks, totals, strict=True)), 0, "synthetic rows"), y=[t.rows for t in ticks])
     high = line.high or ()
     measured = [
@@ -235,7 +234,6 @@ def _growth(ticks: Sequence[Tick], totals: Sequence[Cells]) -> Markup:
 
 
 def _changes(ticks: Sequence[Tick]) -> Markup | None:
-    """Share of rows that changed from release to release."""
     shown = [tick for tick in evenly(ticks, _CHANGES) if tick.changed is not None]
     if len(shown) < 2:
         return None
@@ -253,7 +251,6 @@ def _changes(ticks: Sequence[Tick]) -> Markup | None:
 
 
 def _association(found: History, listed: Sequence[Pair]) -> Markup | None:
-    """Heat map of pairs of columns."""
     columns = found.config.schema.columns
     finer = {c for views in found.config.schema.places.values() for c in views[1:]}  # which say no more than the first
     place = {c: i for i, c in enumerate([c for c in range(len(columns)) if c not in finer][:MOST_COLUMNS])}

@@ -192,7 +192,6 @@ class _Site:
         self._do("sync releases", partial(sync, folder))
 
     def _put(self, path: Path, data: bytes) -> None:
-        """A file, written aside."""
         aside = path.with_name(f".writing-{path.name}")
         self._do("write file", partial(aside.write_bytes, data))
         self._do("sync file", partial(sync, aside))

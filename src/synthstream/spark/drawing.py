@@ -50,7 +50,6 @@ def rows(release: Release, n: int, *, seed: int = 0, spark: SparkSession | None 
 
 
 def _drawn(release: Release, n: int, seed: int, shape: pa.Schema, batches: Batches) -> Batches:
-    """The rows of some blocks."""
     for batch in batches:
         for block in batch["id"].to_pylist():
             size = min(_BLOCK_ROWS, n - block * _BLOCK_ROWS)

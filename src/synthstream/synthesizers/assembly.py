@@ -143,7 +143,6 @@ def _of_tables(config: StreamConfig, budget: Budget) -> Synthesizer:
 
 
 def _of_points(config: StreamConfig, budget: Budget) -> Synthesizer:
-    """The mechanism and the fit of a points stream."""
     coordinates = [column for column in config.schema.columns if isinstance(column, Coordinate)]
     if len(coordinates) == 1 and config.synthesizer.events_per_tick is not None:
         raise ValueError("events_per_tick: has no effect on points of one column; leave it out")

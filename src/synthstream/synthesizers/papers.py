@@ -94,7 +94,6 @@ class _OfSelected(OfTables):
         return Rounds(workload, self.kind, start)
 
     def _drawn(self, number: int, models: Models, rng: np.random.Generator) -> CodeArray:
-        """Rows of a tick's models."""
         return Mixture.from_arrays(self.mechanism.workload.sizes, models).rows(number, rng)
 
 

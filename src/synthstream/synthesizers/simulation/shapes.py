@@ -100,7 +100,6 @@ def _zipf(number: int, power: float = 1.0) -> FloatArray:
 
 
 def _column(size: int, own: int, power: float, rng: np.random.Generator) -> FloatArray:
-    """Shares of the codes of one column."""
     listed = size - own
     if listed < 1:
         return np.full(size, 1 / size)
