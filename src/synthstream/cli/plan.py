@@ -108,7 +108,11 @@ def plan_command(
         typer.echo(json.dumps(found.facts(), indent=2, allow_nan=False))
         return
     shown = console()
-    _print_promise(shown, found)
+    shown.print(found.name, style="bold")
+    shown.print("For the person in the data")
+    shown.print("           " + found.meaning.replace(". ", ".\n           "))
+    shown.print("For the statistician")
+    shown.print(f"           {found.words}")
     _print_cost(shown, found)
     for table in _tables(found):
         _print_whole(shown, table)
@@ -124,14 +128,6 @@ def _ticks(text: str | None) -> list[int] | None:
         return [int(part.replace("_", "")) for part in text.split(",")]
     except ValueError:
         raise ConfigError(f"--at-ticks {text}: say numbers of ticks, as in --at-ticks 10,100") from None
-
-
-def _print_promise(shown: Console, found: Plan) -> None:
-    shown.print(found.name, style="bold")
-    shown.print("For the person in the data")
-    shown.print("           " + found.meaning.replace(". ", ".\n           "))
-    shown.print("For the statistician")
-    shown.print(f"           {found.words}")
 
 
 def _print_cost(shown: Console, found: Plan) -> None:

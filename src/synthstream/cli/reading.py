@@ -154,13 +154,8 @@ def write(frame: pl.DataFrame, output: Path | None, form: str, *, stamped: bool)
     if stamped:
         typer.echo("NOT PRIVATE: made with simulated noise.", err=True)
     if isinstance(target, BytesIO):
-        to_standard_output(target.getvalue())
-
-
-def to_standard_output(content: bytes) -> None:
-    """Write, and end quietly if the reader, such as ``head``, has enough."""
-    try:
-        sys.stdout.buffer.write(content)
-        sys.stdout.buffer.flush()
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        try:
+            sys.stdout.buffer.write(target.getvalue())
+            sys.stdout.buffer.flush()
+        except BrokenPipeError:  # the reader, such as ``head``, has enough
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -155,7 +155,9 @@ def run_command(
     note(f"opening {config}")
     with streams.open(config, simulate=seed if simulate else None, unchecked=unchecked) as opened:
         stream, before = opened, opened.closed - opened.new
-        _unchecked(shown, stream)
+        for mirror in stream.status()["unchecked"]:
+            words = "could not be asked what it holds; manifests say so."
+            shown.print(f"Warning: [[mirror]] {mirror} {words}", style="bold")
         _no_file(shown, stream)
         if simulate:
             warn(shown)
@@ -182,12 +184,6 @@ def _refuse(*, simulate: bool, seed: int, engine: Engine, follow: bool, poll: st
         raise SystemExit(fail("--poll is for --follow only: without it, the source is looked at once."))
     if follow and engine is not Engine.LOCAL:
         raise SystemExit(fail("--follow is for the local engine; with Spark, use synthstream.spark.attach."))
-
-
-def _unchecked(shown: Console, stream: Stream) -> None:
-    """Which mirrors could not be asked before noise is drawn."""
-    for mirror in stream.status()["unchecked"]:
-        shown.print(f"Warning: [[mirror]] {mirror} could not be asked what it holds; manifests say so.", style="bold")
 
 
 def _no_file(shown: Console, stream: Stream) -> None:
@@ -229,19 +225,11 @@ def _after(shown: Console, stream: Stream, command: Then, told: set[str], releas
     command.after(stream, release)
 
 
-def _for_readers(stream: Stream) -> None:
-    """Settings and descriptions beside the releases. What is wrong with them is told when the run ends."""
-    from synthstream.publish.catalogue import describe
-
-    if stream.config.sink is not None:
-        with suppress(SynthstreamError):
-            describe(stream.config)
-
-
 def _released(
     stream: Stream, due: int, until: datetime | None, after: Callable[[Release], None] | None
 ) -> MirrorError | None:
     """Close every tick that is due; what a mirror said, if it failed."""
+    from synthstream.publish.catalogue import describe
     from synthstream.stream.following import released
 
     steps, first = bar(range(stream.closed, stream.closed + due), "closing tick"), stream.closed
@@ -250,7 +238,8 @@ def _released(
             if after is not None:  # it describes each release
                 after(release)
             elif tick == first and due > 1:  # whoever stops the run leaves settings for readers
-                _for_readers(stream)
+                with suppress(SynthstreamError):  # what is wrong with them is told when the run ends
+                    describe(stream.config)
     except MirrorError as error:
         return error
     return None

@@ -280,10 +280,6 @@ def _gauges(config: StreamConfig, found: dict[str, Any]) -> Iterator[Gauge]:
     if config.status.free is not None:
         folders = {"state": config.state} | ({} if config.sink is None else {"releases": config.sink.path})
         for name, folder in folders.items():
-            low = shutil.disk_usage(_there(folder)).free < config.status.free
+            there = next(place for place in (folder, *folder.absolute().parents) if place.is_dir())
+            low = shutil.disk_usage(there).free < config.status.free
             yield Gauge("disk_low", "1 if less is free than [status] free says.", low, ("folder", name))
-
-
-def _there(folder: Path) -> Path:
-    """A folder, or the nearest one above it that exists."""
-    return next(place for place in (folder, *folder.absolute().parents) if place.is_dir())

@@ -50,7 +50,8 @@ def located(place: str | Path | StreamConfig, *, simulate: bool = False) -> tupl
     """
     if isinstance(place, str) and place.startswith(_SCHEMES):
         return _behind(place.rstrip("/"))
-    if not isinstance(place, StreamConfig) and _is_nowhere(place):
+    known = isinstance(place, StreamConfig) or Path(place).suffix or is_text(str(place)) or os.path.exists(place)
+    if not known:
         raise ConfigError(f"{place}: there is no such folder. Name one of published releases, or a stream.toml.")
     if isinstance(place, StreamConfig) or not Path(place).is_dir():
         config = configured(place, simulate=simulate)
@@ -59,10 +60,6 @@ def located(place: str | Path | StreamConfig, *, simulate: bool = False) -> tupl
         if Path(settings, SETTINGS).is_file():
             return _at(load(Path(settings, SETTINGS)), Path(releases)), ParquetSink(Path(releases))
     raise _unknown(str(place))
-
-
-def _is_nowhere(place: str | Path) -> bool:
-    return not Path(place).suffix and not is_text(str(place)) and not os.path.exists(place)
 
 
 def _candidates(place: str) -> Iterator[tuple[str, str]]:

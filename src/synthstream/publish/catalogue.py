@@ -280,7 +280,19 @@ def croissant(config: StreamConfig, newest: _Newest) -> dict[str, Any]:
             "keywords": [*about.keywords],
             "citeAs": cited(config, manifest),
             "rai:personalSensitiveInformation": manifest["claim"]["words"],
-            "distribution": [_file_object(newest, name) for name in manifest["files"]],
+            "distribution": [
+                {
+                    "@type": "cr:FileObject",
+                    "@id": file,
+                    "name": file,
+                    "description": _WHAT[file.removesuffix(".parquet")],
+                    "contentUrl": f"{newest.where}{file}",
+                    "contentSize": f"{newest.sizes[file]} B",
+                    "encodingFormat": "application/x-parquet",
+                    "sha256": digest,
+                }
+                for file, digest in manifest["files"].items()
+            ],
             "recordSet": [
                 _record_set("rows", rows_fields(config, manifest)),
                 _record_set("tables", tables_fields(config)),
@@ -297,19 +309,6 @@ def _plain_names(names: list[str]) -> dict[str, str]:
         plain = re.sub(r"[^A-Za-z0-9_.-]+", "_", name).strip("_") or "column"
         found[name] = plain if plain not in found.values() else f"{plain}-{place}"
     return found
-
-
-def _file_object(newest: _Newest, file: str) -> dict[str, Any]:
-    return {
-        "@type": "cr:FileObject",
-        "@id": file,
-        "name": file,
-        "description": _WHAT[file.removesuffix(".parquet")],
-        "contentUrl": f"{newest.where}{file}",
-        "contentSize": f"{newest.sizes[file]} B",
-        "encodingFormat": "application/x-parquet",
-        "sha256": newest.manifest["files"][file],
-    }
 
 
 def _record_set(name: str, fields: list[FieldFacts]) -> dict[str, Any]:

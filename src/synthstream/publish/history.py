@@ -164,17 +164,14 @@ class History:
         """The newest release in which all these cells were measured. Looks at one column of most files, no more."""
         most = self.workload.cells - (here.stop - here.start)
         for tick in reversed(self.ticks):
-            if self._nulls(tick) <= most and np.isfinite(self.cells(tick).measured[here]).all():
+            path = self.sink.place(tick.tick) / "tables.parquet"
+            try:
+                nulls = pl.scan_parquet(path).select(pl.col("measured").null_count()).collect().item()
+            except (OSError, pl.exceptions.PolarsError) as error:
+                raise SinkError(f"{path} cannot be read as the tables of a release. Restore it.") from error
+            if nulls <= most and np.isfinite(self.cells(tick).measured[here]).all():
                 return tick
         return None
-
-    def _nulls(self, tick: Tick) -> int:
-        """How many cells were not measured at a tick."""
-        path = self.sink.place(tick.tick) / "tables.parquet"
-        try:
-            return int(pl.scan_parquet(path).select(pl.col("measured").null_count()).collect().item())
-        except (OSError, pl.exceptions.PolarsError) as error:
-            raise SinkError(f"{path} cannot be read as the tables of a release. Restore it.") from error
 
 
 def evenly(ticks: Sequence[Tick], most: int) -> tuple[Tick, ...]:

@@ -188,19 +188,16 @@ class PostgresTable(OfFrames):
         about = "Made with simulated noise: NOT PRIVATE." if "warning" in manifest else "Synthetic data."
         about = f"{about} The newest release of the stream {manifest['name']!r} of Synthstream; every release replaces "
         about += f"all rows. Its manifest: {self._beside.table}."
-        kinds = self._kinds(frame)
+        for name, kind in frame.schema.items():
+            if kind not in _KINDS:
+                raise SinkError(f"{self.name}: column {name!r} is {kind}, which has no type there.")
+        kinds = {name: _KINDS[kind] for name, kind in frame.schema.items()}
         self._make(connection, schema, self._table, kinds, about)
         self._replace(connection, schema, self._table, frame)
         facts: dict[str, Any] = {"stream": self._stream, "content": self._content, "tick": tick}
         facts |= {"head": manifest["chain"]["head"], "manifest": json.dumps(manifest, sort_keys=True)}
         self._make(connection, schema, self._beside, _FACTS, f"The manifest of what {self._table.table} holds.")
         self._replace(connection, schema, self._beside, pl.DataFrame([facts]))
-
-    def _kinds(self, frame: pl.DataFrame) -> dict[str, str]:
-        for name, kind in frame.schema.items():
-            if kind not in _KINDS:
-                raise SinkError(f"{self.name}: column {name!r} is {kind}, which has no type there.")
-        return {name: _KINDS[kind] for name, kind in frame.schema.items()}
 
     def _make(
         self, connection: _Connection, schema: str, name: TableName, kinds: Mapping[str, str], about: str

@@ -129,8 +129,12 @@ class _Site:
         # Of the CSV files of a release ``tables`` is the last one that is written.
         texts = [self._releases / f"{tick.tick:06d}" / "tables.csv" for tick in self._found.ticks]
         plain = [place for place, text in enumerate(texts) if self._csv and not text.exists()]
-        for place in progress(plain, "writing CSV"):
-            self._put_texts(self._found.ticks[place])
+        for place in progress(plain, "writing CSV"):  # beside a release's own files, which stay as they are
+            tick, folder = self._found.ticks[place].tick, texts[place].parent
+            tables = extras.texts_of(self._found.sink.files(tick), self._found.config.clock, tick)
+            for name, data in tables.items():
+                self._put(folder / name, data)
+            self._do("sync releases", partial(sync, folder))
         changed = self._put_latest() or bool(new or plain)
         if not (root := self._folder / "index.html").exists():
             self._put(root, _ROOT.encode())
@@ -182,14 +186,6 @@ class _Site:
         for name, data in content.items():
             self._do("write file", partial((folder / name).write_bytes, data))
             self._do("sync file", partial(sync, folder / name))
-
-    def _put_texts(self, tick: Tick) -> None:
-        """CSV files beside a release's own, which stay as they are; each is written aside."""
-        folder = self._releases / f"{tick.tick:06d}"
-        content = self._found.sink.files(tick.tick)
-        for name, data in extras.texts_of(content, self._found.config.clock, tick.tick).items():
-            self._put(folder / name, data)
-        self._do("sync releases", partial(sync, folder))
 
     def _put(self, path: Path, data: bytes) -> None:
         aside = path.with_name(f".writing-{path.name}")
