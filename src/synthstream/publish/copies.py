@@ -9,7 +9,7 @@ from synthstream.config.config import StreamConfig
 from synthstream.environment import REAL, Env
 from synthstream.errors import MirrorError, SinkError, StateRolledBack
 from synthstream.publish.folder import ParquetSink
-from synthstream.publish.mirrors import Heads, catch_up, refuse_emptied, refuse_fork
+from synthstream.publish.mirrors import Heads, asked, catch_up
 from synthstream.publish.outlets import mark_of, mirror_of
 
 _AGAIN = "What is published stays published in the sink, and will be copied when you run again."
@@ -98,10 +98,7 @@ class Copies:
         self._failed, self._answered = None, set()
         for name, mirror in self._mirrors.items():
             try:
-                known = mirror.newest()
-                if self._held(name):
-                    refuse_emptied(mirror, known)
-                refuse_fork(mirror, known, heads)
+                known = asked(mirror, heads, held=self._held(name))
                 self._confirm(name, holds=known is not None)
             except SinkError as error:
                 self._failed = self._failed or error

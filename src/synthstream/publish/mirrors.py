@@ -67,15 +67,13 @@ class OfFrames:
 Heads = Callable[[int], str | None]
 
 
-def refuse_fork(mirror: Mirror, known: Copied | None, heads: Heads) -> None:
+def refuse_fork(mirror: Mirror, known: Copied, heads: Heads) -> None:
     """Raise unless the newest release that a mirror holds is of a chain.
 
     Raises:
         StateRolledBack: it is not, whoever made it.
         SinkError: the mirror does not tell.
     """
-    if known is None:
-        return
     own = heads(known.tick)
     if own is None or known.head not in (own, None):
         raise StateRolledBack(
@@ -93,13 +91,19 @@ def refuse_fork(mirror: Mirror, known: Copied | None, heads: Heads) -> None:
         )
 
 
-def refuse_emptied(mirror: Mirror, known: Copied | None) -> None:
-    """Raise ``SinkError`` if a mirror that has held the stream holds nothing: what it could testify is elsewhere."""
-    if known is None:
+def asked(mirror: Mirror, heads: Heads, *, held: bool) -> Copied | None:
+    """What a mirror holds. Raises as :func:`refuse_fork`; and ``SinkError`` if it holds nothing, although it has held
+    the stream: what it could testify is elsewhere.
+    """
+    known = mirror.newest()
+    if known is not None:
+        refuse_fork(mirror, known, heads)
+    elif held:
         raise SinkError(
             f"{mirror.name} holds nothing, although this stream was copied to it. Bring it back: is its disk mounted, "
             "and is it the right server? If it was emptied or dropped on purpose, say --unchecked: it is made anew."
         )
+    return known
 
 
 def catch_up(sink: ParquetSink, mirror: Mirror, *, held: bool = False) -> int:
@@ -115,10 +119,7 @@ def catch_up(sink: ParquetSink, mirror: Mirror, *, held: bool = False) -> int:
         SinkError: the mirror holds something else, or cannot be read or written.
         StateRolledBack: it holds releases of another state.
     """
-    last, known = sink.last(), mirror.newest()
-    if held:
-        refuse_emptied(mirror, known)
-    refuse_fork(mirror, known, sink.head)
+    last, known = sink.last(), asked(mirror, sink.head, held=held)
     first, end = 0 if known is None else known.tick + 1, 0 if last is None else last.tick + 1
     return sum(mirror.copy(sink, tick) for tick in range(first if mirror.history else max(first, end - 1), end))
 
