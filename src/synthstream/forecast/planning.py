@@ -133,7 +133,7 @@ class Plan:
         release_seconds: to compute one release at the last forecast, measured on this machine on simulated rows;
             ``None`` if it was not measured.
         expected, assumed: the public guess of events, and whether nobody gave one.
-        neighbours: the same for other budgets.
+        budgets: the forecasts of all budgets to compare, smallest epsilon first; ``forecasts`` are those of its own.
         largest_words: the forecasts' ``largest`` in a sentence; empty if no bound is known.
         cautions: what to change, or to think about.
         proposal: fewer pairs, for a wide table.
@@ -158,17 +158,11 @@ class Plan:
     expected: Rate
     assumed: bool
     forecasts: tuple[Forecast, ...]
-    neighbours: tuple[Budgeted, ...]
+    budgets: tuple[Budgeted, ...]
     largest_words: str
     cautions: tuple[Caution, ...]
     notes: tuple[str, ...]
     proposal: Proposal | None = None
-
-    @property
-    def budgets(self) -> tuple[Budgeted, ...]:
-        """The forecasts of all budgets, smallest epsilon first."""
-        mine = Budgeted(epsilon=self.budget.epsilon, forecasts=self.forecasts)
-        return tuple(sorted((mine, *self.neighbours), key=lambda b: b.epsilon))
 
     @property
     def memory_bytes(self) -> int:
@@ -262,9 +256,9 @@ def plan(
     moments, per_tick = moments_of(clock, at_ticks), rate.per_tick(clock)
     long = too_long(made.tables, len(moments), epochs=config.measures == "epochs") if rows is None else ""
     rows = rows is not False and not long
-    mine, *neighbours = _of_budgets(config, moments, per_tick, track if rows else None)
-    middle = mine.forecasts[max(len(mine.forecasts) - 2, 0)]  # not the end: most of the releases come before
-    forecasts, claim, promise = mine.forecasts, claim_of(config, made.mechanism), promise_of(config).facts
+    budgets = _of_budgets(config, moments, per_tick, track if rows else None)
+    forecasts, claim, promise = budgets[0].forecasts, claim_of(config, made.mechanism), promise_of(config).facts
+    middle = forecasts[max(len(forecasts) - 2, 0)]  # not the end: most of the releases come before
     stderr = {f.ticks: f.stderr for f in forecasts}
     return Plan(
         name=config.name,
@@ -286,7 +280,7 @@ def plan(
         expected=rate,
         assumed=rate is _ASSUMED,
         forecasts=forecasts,
-        neighbours=tuple(neighbours),
+        budgets=tuple(sorted(budgets, key=lambda budgeted: budgeted.epsilon)),
         largest_words=_largest_words(forecasts, made.bound_covers),
         cautions=cautions_of(config, claim, stderr, rate, assumed=rate is _ASSUMED),
         notes=(
