@@ -179,6 +179,7 @@ def succeed_command(
     Example: synthstream succeed stream.toml new.toml
     """
     from synthstream.config.config import load
+    from synthstream.publish.outlets import simulated
     from synthstream.schema.clock import written
     from synthstream.stream.succession import changes_of, planned, succeed
     from synthstream.synthesizers.succession import promise_of, waits_as_other
@@ -186,25 +187,21 @@ def succeed_command(
     no_core_dump()
     old, loaded = load(config), load(new)
     when_stopped(lambda: "Either stream is whole: say the same command again.")
-    if simulate:
-        found = succeed(old, loaded, read_again=read_again, simulate=seed)
-        if not read_again and (words := waits_as_other(found)):
-            say(words)
-    else:
-        successor = planned(old, loaded)  # what is wrong with it is said before anything is asked
-        if not read_again and (words := waits_as_other(successor)):
-            say(words)
-        if not yes:
-            changes = changes_of(successor)
-            none = f"nothing that is counted or published. To go on as it is, keep it: synthstream run {config}"
-            say(f"What changes: {'; '.join(changes) or none}")
-            say(promise_of(successor).facts["words"])
-            say(
-                "Running counts keep the noise of before. How much, and whether larger tables go on, says: "
-                f"synthstream plan {new} --after {config}"
-            )
-            sure(f"{old.name} ends, and {new} spends epsilon = {loaded.privacy.budget.epsilon:g} of its own, for good")
-        found = succeed(old, loaded, read_again=read_again)
+    # What is wrong with it is said before anything is asked.
+    successor = planned(simulated(old), simulated(loaded)) if simulate else planned(old, loaded)
+    if not read_again and (words := waits_as_other(successor)):
+        say(words)
+    if not (yes or simulate):
+        changes = changes_of(successor)
+        none = f"nothing that is counted or published. To go on as it is, keep it: synthstream run {config}"
+        say(f"What changes: {'; '.join(changes) or none}")
+        say(promise_of(successor).facts["words"])
+        say(
+            "Running counts keep the noise of before. How much, and whether larger tables go on, says: "
+            f"synthstream plan {new} --after {config}"
+        )
+        sure(f"{old.name} ends, and {new} spends epsilon = {loaded.privacy.budget.epsilon:g} of its own, for good")
+    found = succeed(old, loaded, read_again=read_again, simulate=seed if simulate else None)
     cut = found.cuts[-1]["tick"]
     say(
         f"{found.name} goes on with {new} from tick {cut}, {written(found.clock.boundary(cut))}. Rows dated before, "

@@ -81,6 +81,8 @@ def plan_command(
     synthstream plan stream.toml --expect 500/day -o plan.html
     synthstream plan new.toml --after stream.toml
     """
+    from rich.measure import Measurement
+
     from synthstream.config.config import load
     from synthstream.forecast.planning import plan
     from synthstream.report.regions import check_regions
@@ -108,14 +110,11 @@ def plan_command(
         typer.echo(json.dumps(found.facts(), indent=2, allow_nan=False))
         return
     shown = console()
-    shown.print(found.name, style="bold")
-    shown.print("For the person in the data")
-    shown.print("           " + found.meaning.replace(". ", ".\n           "))
-    shown.print("For the statistician")
-    shown.print(f"           {found.words}")
-    _print_cost(shown, found)
-    for table in _tables(found):
-        _print_whole(shown, table)
+    _print_promise(shown, found)
+    wide = shown.options.update(max_width=1000)
+    for table in _tables(found):  # each as wide as it is: a number that is cut off would be another number
+        shown.width = max(shown.width, Measurement.get(shown, wide, table).maximum)
+        shown.print(table)
     _print_rest(shown, found)
     if output is not None:
         shown.print(f"Written to {output}.")
@@ -130,10 +129,16 @@ def _ticks(text: str | None) -> list[int] | None:
         raise ConfigError(f"--at-ticks {text}: say numbers of ticks, as in --at-ticks 10,100") from None
 
 
-def _print_cost(shown: Console, found: Plan) -> None:
+def _print_promise(shown: Console, found: Plan) -> None:
+    """And what it needs."""
     from synthstream.report.plan_page import when_of
     from synthstream.report.scales import size_of
 
+    shown.print(found.name, style="bold")
+    shown.print("For the person in the data")
+    shown.print("           " + found.meaning.replace(". ", ".\n           "))
+    shown.print("For the statistician")
+    shown.print(f"           {found.words}")
     if found.tables:
         tables = ", ".join(f"{n} of {k} column{'s' if k != 1 else ''}" for k, n in found.tables.items() if k)
         shown.print(f"Tables     {tables}; {found.cells:,} cells")
@@ -206,15 +211,6 @@ def _table(found: Plan, title: str, errors: Callable[[Plan, Forecast], dict[str,
                 end_section=k + 1 == len(found.budgets),
             )
     yield table
-
-
-def _print_whole(shown: Console, table: Table) -> None:
-    """Print a table as wide as it is: a number that is cut off would be another number."""
-    from rich.measure import Measurement
-
-    wide = shown.options.update(max_width=1000)
-    shown.width = max(shown.width, Measurement.get(shown, wide, table).maximum)
-    shown.print(table)
 
 
 def _said(found: Plan, forecast: Forecast, value: float) -> str:

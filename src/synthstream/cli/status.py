@@ -40,29 +40,23 @@ def status_command(
     synthstream status stream.toml --metrics
     synthstream status stream.toml --check
     """
+    from synthstream.forecast.noticing import noticed
     from synthstream.publish.outlets import configured
 
     loaded = configured(config, simulate=simulate)
     found = facts(loaded, simulate=simulate, mirrors=True)
     if metrics:
         typer.echo(openmetrics(loaded, found), nl=False)
-    elif as_json or not Now.quiet:
-        _show(found, loaded, config, as_json=as_json)
-    if check and (found["refused"] or found["ahead"] or found["due"] > 1):
-        raise SystemExit(FOUND)
-
-
-def _show(found: dict[str, Any], loaded: StreamConfig, config: Path, *, as_json: bool) -> None:
-    from synthstream.forecast.noticing import noticed
-
-    if as_json:
+    elif as_json:
         found["warnings"] = [caution._asdict() for caution in noticed(loaded, new=0)]
         typer.echo(json.dumps(found, indent=2, ensure_ascii=False))
-    elif not found["started"]:
+    elif not Now.quiet and not found["started"]:
         _print_absent(console(), found, config)
-    else:
+    elif not Now.quiet:
         _print(console(), found, config)
         cautioned(console(), noticed(loaded, new=0))
+    if check and (found["refused"] or found["ahead"] or found["due"] > 1):
+        raise SystemExit(FOUND)
 
 
 def facts(config: StreamConfig, *, simulate: bool = False, mirrors: bool = False) -> dict[str, Any]:
