@@ -7,7 +7,6 @@ import json
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import closing
-from pathlib import Path
 from typing import Any
 from weakref import ref
 
@@ -107,23 +106,16 @@ def begun(config: StreamConfig) -> StreamConfig:
     Raises:
         ConfigError: the stream has gone on with other settings since, or began with another edition.
     """
-    facts = _facts_in(config.state)
-    if facts is None:
+    if not is_state(config.state):
+        return as_begun(config)
+    try:
+        with closing(Store(config.state, read_only=True)) as store:
+            stored, cuts = store.meta("config"), json.loads(store.meta(CUTS) or "[]")
+            facts = {} if stored is None else json.loads(stored) | {"cuts": cuts}
+    except (StateError, ValueError):  # who opens it says why
         return as_begun(config)
     config.refuse_succeeded(facts)
     return config.begun_as(facts) if facts else config
-
-
-def _facts_in(state: Path) -> dict[str, Any] | None:
-    """What a state says of its stream, nothing if it has not begun; ``None`` if there is no state that can be read."""
-    if not is_state(state):
-        return None
-    try:
-        with closing(Store(state, read_only=True)) as store:
-            stored = store.meta("config")
-            return {} if stored is None else json.loads(stored) | {"cuts": json.loads(store.meta(CUTS) or "[]")}
-    except (StateError, ValueError):  # who opens it says why
-        return None
 
 
 def changes_from(config: StreamConfig, store: Store) -> list[str]:

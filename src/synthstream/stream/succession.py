@@ -144,8 +144,13 @@ def succeed(
         cut, newest = _ended(old, store)
         config = successor_of(old, new, tick=cut)
         Ledger(budget=config.privacy.budget).charge(claim_of(config, synthesizer_of(config).mechanism))
-        if not read_again:
-            _refuse_to_move(config)
+        # Looks at settings alone, never at whether anything waits.
+        if not read_again and (why := refuse_to_carry(config)):
+            raise StateMismatch(
+                f"Rows that wait for later ticks cannot go on as they are: {why}. Say --read-again (in Python, "
+                "read_again=True): what waits is forgotten, all files and logs of the source are read again, and rows "
+                "dated from the cut on count; push again what was pushed and is dated so. Nothing was changed."
+            )
         _begin(config, store, cut, newest, secure=is_secure(gates(0)), seed=seed, read_again=read_again)
         store.wipe()
     return config
@@ -204,16 +209,6 @@ def _reading(config: StreamConfig) -> Any:
     if config.source is None:
         return None if config.log is None else (config.log.kind, config.log.format, dict(config.log.formats))
     return config.source.kind, config.source.dialect, dict(config.source.formats)
-
-
-def _refuse_to_move(config: StreamConfig) -> None:
-    """Raise unless whatever waits can go on. Looks at settings alone, never at whether anything waits."""
-    if why := refuse_to_carry(config):
-        raise StateMismatch(
-            f"Rows that wait for later ticks cannot go on as they are: {why}. Say --read-again (in Python, "
-            "read_again=True): what waits is forgotten, all files and logs of the source are read again, and rows "
-            "dated from the cut on count; push again what was pushed and is dated so. Nothing was changed."
-        )
 
 
 def _move(config: StreamConfig, store: Store, *, read_again: bool) -> None:
