@@ -70,6 +70,7 @@ def publish_command(
     """
     from synthstream.publish.folder import LATEST
     from synthstream.publish.outlets import configured
+    from synthstream.report.scales import size_of
     from synthstream.report.site import publish_site
 
     loaded = configured(config, simulate=simulate)
@@ -79,19 +80,11 @@ def publish_command(
     changed = publish_site(loaded, site, csv=csv, progress=bar)
     say(f"{site / 'index.html'}: {'made from published releases alone' if changed else 'is up to date'}.")
     say(f"{site / LATEST / 'explorer.html'}: the explorer; it opens without a web server, too.")
-    _size(site, keeps_all=loaded.sink is not None and loaded.sink.keep is None)
-
-
-def _size(site: Path, *, keeps_all: bool) -> None:
-    """How large it is, and what would make it much smaller."""
-    from synthstream.publish.folder import LATEST
-    from synthstream.report.scales import size_of
-
     parts = (site / "index.html", *(site / LATEST).glob("*"), *(site / "releases").glob("*/*"))
     sizes = {path: path.stat().st_size for path in parts}
     rows = sum(size for path, size in sizes.items() if path.stem == "rows" and path.parent.parent.name == "releases")
     say(f"{site}: {len(sizes):,} files, {size_of(sum(sizes.values()))}.")
-    if keeps_all and 2 * rows > sum(sizes.values()):
+    if loaded.sink is not None and loaded.sink.keep is None and 2 * rows > sum(sizes.values()):
         say(
             f"Rows of single releases are {size_of(rows)} of it. From the next release on, keep = 12 in [sink] keeps "
             "those of the newest 12 alone, here and where the releases are; the others keep their tables."

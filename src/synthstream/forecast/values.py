@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from synthstream.config.config import StreamConfig
 from synthstream.schema.binned import Number
-from synthstream.schema.columns import MISSING, OTHER, Category, Column
+from synthstream.schema.columns import MISSING, OTHER, Category
 
 # Values that sound like own cells, and which cells count there.
 _OWN = {OTHER: ("other", "others"), MISSING: ("missing", "unknown")}
@@ -15,23 +15,22 @@ _WHOSE = {OTHER: "unlisted", MISSING: "empty"}
 # A first bin for 0 is so much narrower than the next one, or more.
 _NARROWER = 10
 
-# What it is about, and the words.
-Warned = tuple[str, str]
+
+def of_values(config: StreamConfig) -> Iterator[tuple[str, str]]:
+    """Warnings of columns, each by itself: what it is about, and the words."""
+    for column in config.schema.columns:
+        words: Iterator[str] = iter(())
+        if isinstance(column, Category) and column.type == "category":
+            words = _of_list(column)
+        elif isinstance(column, Number):
+            words = _bins_of_zero(column)
+        yield from ((f"columns.{column.name}", each) for each in words)
 
 
-def of_values(config: StreamConfig) -> Iterator[Warned]:
-    """Warnings of columns, each by itself."""
-    columns = config.schema.columns
-    lists = [column for column in columns if isinstance(column, Category) and column.type == "category"]
-    numbers = [column for column in columns if isinstance(column, Number)]
-    found: list[tuple[Column, str]] = [(column, words) for column in lists for words in _folds(column)]
-    found += [(column, words) for column in lists for words in _truths(column)]
-    found += [(column, words) for column in numbers for words in _bins_of_zero(column)]
-    yield from ((f"columns.{column.name}", words) for column, words in found)
-
-
-def _folds(column: Category) -> Iterator[str]:
-    """Values of a list that sound like the column's own cells, which would stand beside them."""
+def _of_list(column: Category) -> Iterator[str]:
+    """Values that sound like the column's own cells, which would stand beside them; and values that cells of a boolean
+    type do not meet, as these are read as the texts true and false.
+    """
     for key, sounds in _OWN.items():
         found = [value for value in column.values if value.strip().casefold() in sounds]
         if found and key in column.own_cells:
@@ -39,10 +38,6 @@ def _folds(column: Category) -> Iterator[str]:
                 f"The list has {found[0]!r}, and {_WHOSE[key]} cells count as {key!r}, a value beside it. If both are "
                 f'the same, say {key} = "{found[0]}".'
             )
-
-
-def _truths(column: Category) -> Iterator[str]:
-    """Values that cells of a boolean type do not meet, as these are read as the texts true and false."""
     found = [value for value in column.values if value.lower() in ("true", "false") and value != value.lower()]
     if found and not {"true", "false"} & set(column.values):
         yield (

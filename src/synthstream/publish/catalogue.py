@@ -302,17 +302,11 @@ def croissant(config: StreamConfig, newest: _Newest) -> dict[str, Any]:
     )
 
 
-def _plain_names(names: list[str]) -> dict[str, str]:
-    """A distinct identifier for each name: what a URL holds as it is, and nothing else."""
-    found: dict[str, str] = {}
-    for place, name in enumerate(names):
-        plain = re.sub(r"[^A-Za-z0-9_.-]+", "_", name).strip("_") or "column"
-        found[name] = plain if plain not in found.values() else f"{plain}-{place}"
-    return found
-
-
 def _record_set(name: str, fields: list[FieldFacts]) -> dict[str, Any]:
-    plain = _plain_names([field.name for field in fields])
+    plain: dict[str, str] = {}  # a distinct identifier for each name: what a URL holds as it is, and nothing else
+    for place, field in enumerate(fields):
+        own = re.sub(r"[^A-Za-z0-9_.-]+", "_", field.name).strip("_") or "column"
+        plain[field.name] = own if own not in plain.values() else f"{own}-{place}"
     return {
         "@type": "cr:RecordSet",
         "@id": name,

@@ -53,12 +53,10 @@ class _OfSelected(OfTables):
         "data; how such streams did on public data stands in benchmarks/results/tables.md."
     )
 
-    @property
-    def caveat(self) -> str:
-        return (
-            "Errors are those of a table that is selected at every tick; any other one has the error of the synthetic "
-            "rows, which depends on the data and cannot be foreseen."
-        )
+    caveat = (
+        "Errors are those of a table that is selected at every tick; any other one has the error of the synthetic "
+        "rows, which depends on the data and cannot be foreseen."
+    )
 
     @property
     def selected(self) -> str:

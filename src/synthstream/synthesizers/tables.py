@@ -134,9 +134,7 @@ class Continual(Running):
 
     bound_covers = "before the fit"
 
-    @property
-    def caveat(self) -> str:
-        return f"These are errors of measured counts. {CLOSER}"
+    caveat = f"These are errors of measured counts. {CLOSER}"
 
     def describe(self) -> str:
         return f"every table at every tick, by the counter {type(self.mechanism.counter).__name__.lower()}"
