@@ -12,7 +12,7 @@ import pytest
 
 from synthstream.cli.asking import ask_first
 from synthstream.cli.common import console
-from synthstream.errors import SourceError
+from synthstream.errors import ConfigError, SourceError
 from tests.support.command import MAIN, synthstream
 from tests.support.visits import TOML, visits
 
@@ -93,7 +93,7 @@ def test_a_forgotten_until_is_named_with_the_number_of_ticks_that_it_would_relea
 
 
 def test_a_log_that_is_not_there_is_refused_before_there_is_a_state(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And nobody is sent to look at what ``check`` does not read."""
     head, tail = TOML.split("[source]\n")
@@ -103,13 +103,11 @@ def test_a_log_that_is_not_there_is_refused_before_there_is_a_state(
         ask_first(console(), folder / "stream.toml", until=None, yes=True)
     assert not (folder / "state").exists()
     monkeypatch.setattr("synthstream.cli.asking._files", lambda _: None)  # as if it were there
-    with pytest.raises(SystemExit):
+    with pytest.raises(ConfigError, match=r"stream.toml FILE - it looks at files that you name, not at the log"):
         ask_first(console(), folder / "stream.toml", until=None, yes=False)
-    assert "stream.toml FILE - it looks at files that you name, not at the log" in capsys.readouterr().err
 
 
-def test_before_the_first_tick_is_over_it_asks_too(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_before_the_first_tick_is_over_it_asks_too(folder: Path) -> None:
     (folder / "stream.toml").write_text(TOML.replace("2026-01-01", "2999-01-01").replace("until = 2026-01-06\n", ""))
-    with pytest.raises(SystemExit):
+    with pytest.raises(ConfigError, match="No tick is over; the first ends 2999-01-02"):
         ask_first(console(), folder / "stream.toml", until=None, yes=False)
-    assert "No tick is over; the first ends 2999-01-02" in capsys.readouterr().err

@@ -13,8 +13,8 @@ import typer
 
 from synthstream.cli.common import console
 from synthstream.cli.reading import write
-from synthstream.cli.runtime import fail
 from synthstream.config.config import StreamConfig
+from synthstream.errors import ConfigError
 from synthstream.publish.published import Releases
 from synthstream.publish.readme import falling, left_out, less
 from synthstream.release.areas import Bounds
@@ -59,7 +59,7 @@ def polygons_in(release: Release, polygon: Path, feature: str | None, place: str
         return release.polygon(polygon, feature=feature)
     if isinstance(release, TableRelease):
         return release.polygon(polygon, feature=feature, place=place)
-    raise SystemExit(fail("--place: a stream of points has one place; leave it out."))
+    raise ConfigError("--place: a stream of points has one place; leave it out.")
 
 
 def why_empty(condition: str | None, release: Release) -> str:
@@ -95,7 +95,7 @@ def inside(
         known: dict[str, pl.DataType | type[pl.DataType]] = {"measured": pl.Float64, "stderr": pl.Float64}
         return pl.DataFrame([found], schema_overrides=known | {"since": pl.Int64, "measured_at": pl.Int64})
     if where is not None or not isinstance(release, PointRelease):
-        raise SystemExit(fail("--where: a stream of points has no columns beside its coordinates; leave it out."))
+        raise ConfigError("--where: a stream of points has no columns beside its coordinates; leave it out.")
     mass, stderr = release.mass(lower, upper)
     # A mass of unknown error is that of the rows: no measurement tells it.
     measured, error = (None, None) if math.isnan(stderr) else (mass, stderr)

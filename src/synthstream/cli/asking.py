@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 import typer
 
 from synthstream.cli.common import cautioned, program
-from synthstream.cli.runtime import Now, fail
+from synthstream.cli.runtime import Now
 from synthstream.environment import REAL
+from synthstream.errors import ConfigError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -47,11 +48,9 @@ def ask_first(shown: Console, path: Path, *, until: datetime | None, yes: bool) 
     if over and files == 0:
         told.insert(2, "No file fits [source] path yet: all that is released now would be empty.")
     if _nobody_can_answer():
-        raise SystemExit(
-            fail(
-                f"{loaded.name} was never opened. Opening it spends its budget for good. {' '.join(told)}. "
-                f"Then open it with: {program()} run {path} --yes"
-            )
+        raise ConfigError(
+            f"{loaded.name} was never opened. Opening it spends its budget for good. {' '.join(told)}. Then open it "
+            f"with: {program()} run {path} --yes"
         )
     _show(shown, loaded, told)
     _answered("Open it?")
@@ -61,7 +60,7 @@ def ask_first(shown: Console, path: Path, *, until: datetime | None, yes: bool) 
 def sure(what: str) -> None:
     """End here unless somebody on a terminal says yes to what cannot be undone."""
     if _nobody_can_answer():
-        raise SystemExit(fail(f"{what}. Nobody can be asked here: say --yes."))
+        raise ConfigError(f"{what}. Nobody can be asked here: say --yes.")
     typer.echo(f"{what}.")
     _answered("Go on?")
 
@@ -76,7 +75,7 @@ def _answered(question: str) -> None:
     except EOFError:
         answer = ""
     if answer.strip().lower() != "yes":
-        raise SystemExit(fail("nothing was opened, and nothing was spent."))
+        raise ConfigError("nothing was opened, and nothing was spent.")
 
 
 def _files(config: StreamConfig) -> int | None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from synthstream.cli.common import AsJson, ConfigPath, console
-from synthstream.cli.runtime import fail
+from synthstream.errors import ConfigError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -41,7 +41,7 @@ def audit_command(
     from synthstream.stream.opening import begun
 
     if not 0 < confidence < 1:
-        raise SystemExit(fail(f"--confidence {confidence:g}: must lie between 0 and 1. Example: --confidence 0.999"))
+        raise ConfigError(f"--confidence {confidence:g}: must lie between 0 and 1. Example: --confidence 0.999")
     loaded, shown = begun(load(config)), Console(stderr=True)
     columns = (TextColumn("simulating neighbours"), BarColumn(), TextColumn("{task.percentage:.0f} %"))
     hidden = not shown.is_terminal

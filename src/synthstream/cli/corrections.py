@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from synthstream.cli.common import ConfigPath, no_core_dump, say
-from synthstream.cli.runtime import fail, when_stopped
+from synthstream.cli.runtime import when_stopped
+from synthstream.errors import ConfigError
 
 if TYPE_CHECKING:
     from synthstream.stream.stream import Stream
@@ -32,7 +33,7 @@ def _opened(config: Path) -> Iterator[Stream]:
     no_core_dump()
     when_stopped(lambda: "Run the same command again: it does nothing twice.")
     if not began(load(config).state):
-        raise SystemExit(fail(f"{config}: this stream has not begun, and nothing was counted."))
+        raise ConfigError(f"{config}: this stream has not begun, and nothing was counted.")
     with streams.open(config) as stream:
         yield stream
 

@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from synthstream.cli.runtime import fail, stop_if_asked
-from synthstream.errors import FilesLeftOut, MirrorError
+from synthstream.errors import ConfigError, FilesLeftOut, MirrorError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -104,5 +104,5 @@ def seconds_of(text: str | None) -> float:
     text = "5s" if text is None else text
     found = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h)", text)
     if found is None or not 0.05 <= float(found[1]) * _SECONDS[found[2]] <= 86_400:
-        raise SystemExit(fail(f"--poll {text}: use a number and ms, s, m or h, from 50ms to 24h, as in 5s."))
+        raise ConfigError(f"--poll {text}: use a number and ms, s, m or h, from 50ms to 24h, as in 5s.")
     return float(found[1]) * _SECONDS[found[2]]

@@ -11,7 +11,8 @@ import typer
 
 from synthstream.cli.asking import sure
 from synthstream.cli.common import AsJson, ConfigPath, Simulate, Unchecked, bar, no_core_dump, note, say
-from synthstream.cli.runtime import fail, named, when_stopped
+from synthstream.cli.runtime import named, when_stopped
+from synthstream.errors import ConfigError
 
 if TYPE_CHECKING:
     from synthstream.stream.verification import Verified
@@ -41,14 +42,14 @@ def verify_command(
     from synthstream.stream.verification import beside, verify
 
     if config.parts[:1] in (("http:",), ("https:",)):
-        raise SystemExit(fail("verify takes a stream.toml or a folder, no address: fetch the releases first."))
+        raise ConfigError("verify takes a stream.toml or a folder, no address: fetch the releases first.")
     loaded = located(config)[0] if config.is_dir() else load(config)
     here, where = is_state(loaded.state), "" if config.is_dir() else f" in {loaded.state}"
     found = verify(loaded, rebuild=rebuild, progress=partial(bar, doing="checking release"))
     if config.is_dir():
         found = found._replace(findings=[*found.findings, *beside(loaded, config)])
     if not here and not found.releases and not found.findings:
-        raise SystemExit(fail(f"nothing to verify: there is no state{where}, and there are no releases."))
+        raise ConfigError(f"nothing to verify: there is no state{where}, and there are no releases.")
     if as_json:
         findings = [finding._asdict() for finding in found.findings]
         typer.echo(json.dumps({**found._asdict(), "state": here, "findings": findings}))
@@ -136,7 +137,7 @@ def recover_command(
 
     no_core_dump()
     if adopt == republish:
-        raise SystemExit(fail("say --adopt or --republish (see --help)."))
+        raise ConfigError("say --adopt or --republish (see --help).")
     loaded = load(config)
     when_stopped(lambda: "Nothing was lost, and no noise was drawn. Run the same command again to go on.")
     if republish:

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from synthstream.cli.common import AsJson, ConfigPath, bar, check_output, console, say
-from synthstream.cli.runtime import fail
 from synthstream.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -60,9 +59,9 @@ def schema_init(
         with output.open("x", encoding="utf-8") as file:
             file.write(text)
     except FileExistsError:
-        raise SystemExit(fail(f"-o {output} is there already, and is not written over. Name a new file.")) from None
+        raise ConfigError(f"-o {output} is there already, and is not written over. Name a new file.") from None
     except FileNotFoundError:
-        raise SystemExit(fail(f"-o {output}: there is no folder {output.parent}.")) from None
+        raise ConfigError(f"-o {output}: there is no folder {output.parent}.") from None
     say(f"A draft is in {output}. Fill in every TODO-public; then: synthstream plan {output}")
 
 

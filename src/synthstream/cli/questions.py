@@ -9,7 +9,7 @@ import typer
 
 from synthstream.cli.common import Simulate, console
 from synthstream.cli.reading import At, Between, Place, Where, all_of, apart, chosen, format_of, pair, window, write
-from synthstream.cli.runtime import fail
+from synthstream.errors import ConfigError
 
 if TYPE_CHECKING:
     import polars as pl
@@ -135,7 +135,7 @@ def table_command(
 
     form, bounds = format_of(None, output, place=place), _bounds(box or [])
     if where and {"=", "==", "!=", "<>"} & {*(columns or [])}:
-        raise SystemExit(fail("--where: put the whole condition in quotes, as in --where \"zone = 'A'\"."))
+        raise ConfigError("--where: put the whole condition in quotes, as in --where \"zone = 'A'\".")
     published = releases(place, simulate=simulate)
     release, clock = chosen(published, at, between), published.config.clock
     condition = all_of(where, published)
@@ -145,9 +145,7 @@ def table_command(
         found = inside(release, polygons_in(release, polygon, feature, of_place), {}, condition, published.config)
     elif box or (isinstance(release, PointRelease) and not columns):
         if columns:
-            raise SystemExit(
-                fail("--box: counts all events in it; leave out columns, or ask for single values by --where.")
-            )
+            raise ConfigError("--box: counts all events in it; leave out columns, or ask for single values by --where.")
         found = inside(release, *bounds, condition, published.config)
     else:
         found = release.table(columns, where=condition, model_error=model_error)
@@ -177,9 +175,9 @@ def _tell_of_gaps(
 def _refuse_both(polygon: Path | None, box: object, columns: object, said: str | None) -> None:
     """End here if polygons are named beside a box or columns, or are not named at all."""
     if polygon is None and said:
-        raise SystemExit(fail("--feature and --place: name the polygons, too: --polygon districts.geojson."))
+        raise ConfigError("--feature and --place: name the polygons, too: --polygon districts.geojson.")
     if polygon is not None and (box or columns):
-        raise SystemExit(fail("--polygon: counts all events in it; leave out --box and columns."))
+        raise ConfigError("--polygon: counts all events in it; leave out --box and columns.")
 
 
 def _bounds(box: list[str]) -> tuple[dict[str, float], dict[str, float]]:
@@ -188,13 +186,11 @@ def _bounds(box: list[str]) -> tuple[dict[str, float], dict[str, float]]:
     for one in box:
         name, *ends = one.rsplit(maxsplit=2) or [""]
         if name in lower:
-            raise SystemExit(fail(f"--box: gives {name} twice; give it once, as in --box '{name} 33 34'."))
+            raise ConfigError(f"--box: gives {name} twice; give it once, as in --box '{name} 33 34'.")
         try:
             lower[name], upper[name] = map(float, ends)
         except ValueError:
-            raise SystemExit(
-                fail(f"--box {one!r}: say a coordinate and two numbers, as in --box 'lat 33 34'.")
-            ) from None
+            raise ConfigError(f"--box {one!r}: say a coordinate and two numbers, as in --box 'lat 33 34'.") from None
     return lower, upper
 
 
@@ -233,9 +229,9 @@ def series_command(
     names = apart(columns, found.last.schema.names)
     column = names[0] if names else None
     if column is not None and "=" in column and column not in found.last.schema.names:
-        raise SystemExit(fail(f"series: {column!r}: name the column alone; each of its values has lines of its own."))
+        raise ConfigError(f"series: {column!r}: name the column alone; each of its values has lines of its own.")
     if len(names) > 1:
-        raise SystemExit(fail("series: takes one column; for several at once: synthstream table, with --between."))
+        raise ConfigError("series: takes one column; for several at once: synthstream table, with --between.")
     _refuse_both(polygon, box, column, feature or of_place)
     area = lower if polygon is None else polygons_in(found.last, polygon, feature, of_place)
     if polygon is not None or box:
@@ -283,10 +279,10 @@ def compare_command(
         clock, end = found.config.clock, found.last.tick + 1
         first, middle, last = (clock.boundary(tick).isoformat()[:10] for tick in (0, end // 2, end))
         example = f"--then {first} {middle} --now {middle} {last}"
-        raise SystemExit(fail(f"--then and --now: give both, as in {example}, the two halves of {found.config.name}."))
+        raise ConfigError(f"--then and --now: give both, as in {example}, the two halves of {found.config.name}.")
     later, earlier = window(found, "--now", now), window(found, "--then", then)
     if earlier.tick >= later.tick:
-        raise SystemExit(fail("--then: must end before --now does."))
+        raise ConfigError("--then: must end before --now does.")
     cells = later.compare(earlier, apart(columns, later.schema.names) or None)
     typer.echo(f"{later.name}: {earlier.about}, beside {later.about}", err=True)
     tell_of_lengths(earlier, later)

@@ -74,8 +74,8 @@ def all_of(conditions: list[str] | None, found: Releases) -> str | None:
     given, clock = conditions or [], found.config.clock.column
     absent = [] if clock is None or clock in found.last.schema.published else [clock]
     if any(is_column(token, absent) for one in given for token in tokenised(one)):
-        raise SystemExit(
-            fail(f"--where: {clock} is the time of events, which rows do not have. Say --between FROM TO, or --at.")
+        raise ConfigError(
+            f"--where: {clock} is the time of events, which rows do not have. Say --between FROM TO, or --at."
         )
     return " AND ".join(f"({one})" for one in given) if len(given) > 1 else next(iter(given), None)
 
@@ -90,7 +90,7 @@ def apart(columns: list[str] | None, known: Iterable[str]) -> list[str]:
 def chosen(found: Releases, at: str | None, between: tuple[str, str] | None) -> Release:
     """The release, or window, that is meant."""
     if at is not None and between is not None:
-        raise SystemExit(fail("--at and --between: give one of them; --between says by itself which events it means."))
+        raise ConfigError("--at and --between: give one of them; --between says by itself which events it means.")
     if between is not None:
         return window(found, "--between", between)
     if at is None:
@@ -121,16 +121,16 @@ def format_of(named: str | None, output: Path | None, *, place: str) -> str:
         ConfigError: a file there would harm the stream.
     """
     if named is not None and named not in _FORMATS:
-        raise SystemExit(fail(f"--format {named}: must be one of {', '.join(_FORMATS)}."))
+        raise ConfigError(f"--format {named}: must be one of {', '.join(_FORMATS)}.")
     if output is None:
         if named == "parquet" and sys.stdout.isatty():
-            raise SystemExit(fail("--format parquet: is not for a terminal; say -o rows.parquet, or redirect it."))
+            raise ConfigError("--format parquet: is not for a terminal; say -o rows.parquet, or redirect it.")
         return named or "csv"
     if not output.absolute().parent.is_dir():
-        raise SystemExit(fail(f"-o {output}: there is no folder {output.parent}."))
+        raise ConfigError(f"-o {output}: there is no folder {output.parent}.")
     if named is None and output.suffix.removeprefix(".") not in _FORMATS:
         endings = ", ".join(f".{ending}" for ending in _FORMATS)
-        raise SystemExit(fail(f"-o {output}: the name must end in one of {endings}, or say --format."))
+        raise ConfigError(f"-o {output}: the name must end in one of {endings}, or say --format.")
     if Path(place).exists():
         check_output(Path(place), output, page=False)
     return named or output.suffix.removeprefix(".")

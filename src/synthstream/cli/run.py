@@ -29,7 +29,7 @@ from synthstream.cli.common import (
 )
 from synthstream.cli.follow import WAITS, bounded, follow_command, seconds_of
 from synthstream.cli.runtime import REFUSED, fail, when_stopped
-from synthstream.errors import MirrorError, SynthstreamError
+from synthstream.errors import ConfigError, MirrorError, SynthstreamError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -78,13 +78,13 @@ class Then:
     def __init__(self, text: str | None, *, simulate: bool) -> None:
         self.failed = False
         if text is not None and simulate:
-            raise SystemExit(fail("--then is for real releases; simulated ones are as secret as the data."))
+            raise ConfigError("--then is for real releases; simulated ones are as secret as the data.")
         try:
             self._words = shlex.split(text or "")
         except ValueError:
-            raise SystemExit(fail(f"--then {text}: a quotation mark is not closed.")) from None
+            raise ConfigError(f"--then {text}: a quotation mark is not closed.") from None
         if text is not None and not self._words:
-            raise SystemExit(fail("--then: name a command, as in --then 'rsync -a releases/ www:/srv/releases'."))
+            raise ConfigError("--then: name a command, as in --then 'rsync -a releases/ www:/srv/releases'.")
 
     def __bool__(self) -> bool:
         return bool(self._words)
@@ -179,11 +179,11 @@ def run_command(
 def _refuse(*, simulate: bool, seed: int, engine: Engine, follow: bool, poll: str | None) -> None:
     """End here if options were given that do not go together."""
     if seed and not simulate:
-        raise SystemExit(fail("--seed is for --simulate only: real noise has no seed."))
+        raise ConfigError("--seed is for --simulate only: real noise has no seed.")
     if poll is not None and not follow:
-        raise SystemExit(fail("--poll is for --follow only: without it, the source is looked at once."))
+        raise ConfigError("--poll is for --follow only: without it, the source is looked at once.")
     if follow and engine is not Engine.LOCAL:
-        raise SystemExit(fail("--follow is for the local engine; with Spark, use synthstream.spark.attach."))
+        raise ConfigError("--follow is for the local engine; with Spark, use synthstream.spark.attach.")
 
 
 def _no_file(shown: Console, stream: Stream) -> None:
@@ -333,4 +333,4 @@ def moment_of(text: str | None) -> datetime | None:
     try:
         return datetime.fromisoformat(text)
     except ValueError:
-        raise SystemExit(fail(f"--until {text}: not an ISO date or time. Example: --until 2016-01-02")) from None
+        raise ConfigError(f"--until {text}: not an ISO date or time. Example: --until 2016-01-02") from None
