@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from synthstream.config.config import StreamConfig
-from synthstream.privacy import Claim, above, compose
+from synthstream.privacy import above, compose
 from synthstream.synthesizers.succession import Promise, promise_of
 
 
@@ -97,12 +97,15 @@ def _life(life: StreamConfig, config: StreamConfig) -> tuple[str, Path]:
 
 def _sum(lines: Sequence[Line]) -> Sum:
     claims = [line.promise.claim for line in lines]
+    unit, who = claims[0].unit, "an event that is in all of them"
+    if unit.of_persons:
+        who = "a person" if unit.per is None else f"a person in one period of {unit.per}"
     rho, pure, least = compose(claims)
     budgets = [line.promise.budget for line in lines]
     delta = 0.0 if pure is not None else max(budget.delta for budget in budgets)
     plain = tuple(above(sum((Fraction(getattr(b, key)) for b in budgets), Fraction(0))) for key in ("epsilon", "delta"))
     return Sum(
-        unit=_who(claims[0]),
+        unit=who,
         neighbours=claims[0].neighbours,
         streams=tuple(line.name for line in lines),
         rho=above(rho),
@@ -110,10 +113,3 @@ def _sum(lines: Sequence[Line]) -> Sum:
         delta=delta,
         plain=(plain[0], plain[1]),
     )
-
-
-def _who(claim: Claim) -> str:
-    """Who is in all of the streams of a sum."""
-    if not claim.unit.of_persons:
-        return "an event that is in all of them"
-    return "a person" if claim.unit.per is None else f"a person in one period of {claim.unit.per}"

@@ -16,17 +16,13 @@ def limits_of(config: StreamConfig, *, impossible: int | None = None) -> dict[st
     Args:
         impossible: number of published rows that violate public constraints; ``None`` if that is not known.
     """
-    return _of_privacy(config) | _of_accuracy(config) | _of_constraints(config, impossible)
-
-
-def _of_constraints(config: StreamConfig, impossible: int | None) -> dict[str, str]:
-    allowed = config.constraints.words(config.schema)
-    if not allowed:
-        return {}
-    rows = f" The newest release has {impossible:,} impossible rows." if impossible else ""
-    rows = " No row of the newest release is impossible." if impossible == 0 else rows
-    known = "An event that has another one, such as a mistyped value, is measured in its own cells, but has no row."
-    return {"Rows hold allowed combinations alone": f"{allowed}{rows} {known}"}
+    found = _of_privacy(config) | _of_accuracy(config)
+    if allowed := config.constraints.words(config.schema):
+        rows = f" The newest release has {impossible:,} impossible rows." if impossible else ""
+        rows = " No row of the newest release is impossible." if impossible == 0 else rows
+        known = "An event that has another one, such as a mistyped value, is measured in its own cells, but has no row."
+        found["Rows hold allowed combinations alone"] = f"{allowed}{rows} {known}"
+    return found
 
 
 def _of_privacy(config: StreamConfig) -> dict[str, str]:

@@ -88,16 +88,13 @@ def beside(config: StreamConfig, site: Path) -> list[Fault]:
     if not (latest / SUMS).is_file() or not isinstance(sink, ParquetSink):
         return []
     try:
-        last = sink.last()
-        files = {} if last is None else dict(sink.manifest(last.tick).get("files", {}))
+        if (last := sink.last()) is None:
+            return []
+        files = dict(sink.manifest(last.tick).get("files", {}))
     except (SynthstreamError, LookupError, ValueError, TypeError):
         return []  # what is wrong with the releases is told with them
-    if last is None:
-        return []
-    said = dict[str, str]()
-    for line in (latest / SUMS).read_text(encoding="utf-8", errors="replace").splitlines():
-        digest, _, name = line.partition("  ")
-        said[name] = digest
+    lines = (latest / SUMS).read_text(encoding="utf-8", errors="replace").splitlines()
+    said = {name: digest for digest, _, name in (line.partition("  ") for line in lines)}
     newest = files | {"manifest.json": sink.fingerprint(last.tick)}
     there = {path.name: path for path in latest.iterdir() if path.is_file()}
     findings = []

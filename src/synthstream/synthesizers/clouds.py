@@ -28,10 +28,11 @@ def cloud(history: Sequence[TreeMeasured], mechanism: Points) -> Cloud:
 
 def upper_cloud(history: Sequence[TreeMeasured], mechanism: Points) -> Cloud:
     """As :func:`cloud`, but only what the plan of the next epoch looks at: upper levels, without error bars."""
-    now, spans = history[-1], list[Span]()
-    for span in _spans(history, mechanism).values():
-        upper = {level: reading for level, reading in span.readings.items() if level < mechanism.schedule.upper}
-        spans.append(Span(events=span.events, readings=upper))
+    now, upper = history[-1], mechanism.schedule.upper
+    spans = [
+        Span(events=span.events, readings={level: known for level, known in span.readings.items() if level < upper})
+        for span in _spans(history, mechanism).values()
+    ]
     return _fitted(spans, mechanism, now.total, now.total, now.variance, barred=False)
 
 

@@ -37,9 +37,8 @@ def promise_of(config: StreamConfig, *, resumed: bool = False) -> Promise:
     Args:
         resumed: whether a lost state was resumed, so that the theorem of segments is part of it.
     """
-    parts, lives = list[tuple[Budget, Claim]](), config.lives
-    for life in lives:
-        parts.append((life.privacy.budget, claim_of(life, synthesizer_of(life).mechanism, resumed=resumed)))
+    lives = config.lives
+    parts = [(one.privacy.budget, claim_of(one, synthesizer_of(one).mechanism, resumed=resumed)) for one in lives]
     if len(parts) == 1:
         budget, claim = parts[0]
         return Promise(claim, budget, claim_facts(claim, budget))

@@ -87,9 +87,8 @@ def errors_of(true: FloatArray, estimated: FloatArray) -> RowErrors:
         (0.0, 2.0)
     """
     rng, gap, side = np.random.default_rng(0), estimated - true, true.shape[0]
-    squares = []
-    for begins in rng.integers(0, side // 2 + 1, size=(_BOXES, true.ndim)):
-        squares.append(float(gap[tuple(slice(b, b + max(side // 2, 1)) for b in begins)].sum()) ** 2)
+    boxes = rng.integers(0, side // 2 + 1, size=(_BOXES, true.ndim))
+    squares = [float(gap[tuple(slice(b, b + max(side // 2, 1)) for b in begins)].sum()) ** 2 for begins in boxes]
     distance, box = _distance(true, np.maximum(estimated, 0.0)), float(np.sqrt(np.mean(squares)))
     return RowErrors(table_error={}, box=box, distance=distance)
 
