@@ -61,14 +61,15 @@ def counted(first: int, now: Measured, before: Measured | None, variance: FloatA
             none.
         variance: of the differences, for each table of ``tables``, shape ``(marginals,)``.
     """
-    now, known = small(now), {} if before is None else _known(small(before))
+    now, then = small(now), None if before is None else small(before)
     places, values, variances, since = list[int](), list[FloatArray](), list[FloatArray](), list[int]()
     cells = now.cell_variance()
     for q, marginal in enumerate(now.workload.marginals):
         here, begun = now.workload.slice_of(marginal), int(now.since[q])
-        own, past = now.values[here], known.get(marginal)
-        if past is not None and past[1] == begun:
-            found = own - past[0], np.full(own.size, variance[tables.place[marginal]]), first
+        own, past = now.values[here], None if then is None else then.workload.place.get(marginal)
+        if then is not None and past is not None and then.since[past] == begun:
+            difference = own - then.values[then.workload.slice_of(marginal)]
+            found = difference, np.full(own.size, variance[tables.place[marginal]]), first
         elif begun or not first:
             found = own, cells[here], begun
         else:  # it was not measured before
@@ -84,15 +85,6 @@ def counted(first: int, now: Measured, before: Measured | None, variance: FloatA
         since=np.array(since, dtype=np.int64),
         by_cell=None if now.by_cell is None else np.concatenate([np.zeros(0), *variances]),
     )
-
-
-def _known(measured: Measured) -> dict[tuple[int, ...], tuple[FloatArray, int]]:
-    """Values of each table, and the first tick that it counts."""
-    workload = measured.workload
-    return {
-        marginal: (measured.values[workload.slice_of(marginal)], since)
-        for marginal, since in zip(workload.marginals, measured.since.tolist(), strict=True)
-    }
 
 
 def running(measured: Measured) -> Measured:

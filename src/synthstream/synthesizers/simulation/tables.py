@@ -178,7 +178,9 @@ def at_every_tick(
     def fitted(history: list[Measured], rows: Population | None, seed: int) -> Population:
         measured, k = history[-1], len(history) - 1
         left_out = ticks[k] - ticks[k - 1] if k else 1
-        return fit(measured, start=rows, seed=seed, memory=_memory(measured.tick, left_out))
+        # One fit in place of these keeps as much of the rows before as they would.
+        kept = (1 - 1 / (1 + MEMORY * measured.tick)) ** left_out
+        return fit(measured, start=rows, seed=seed, memory=kept / (1 - kept) / max(measured.tick, 1))
 
     covariance = one[..., None] * mechanism.multipliers**2
     return _simulated(mechanism.workload, covariance, {t: t for t in ticks}, shape, fitted, events, draws)
@@ -263,12 +265,6 @@ def _roots(covariance: FloatArray) -> FloatArray:
     size = np.sqrt(np.maximum(np.einsum("qtt->qt", each), np.finfo(np.float64).tiny))
     scaled = each / (size[:, :, None] * size[:, None, :]) + 1e-9 * np.eye(each.shape[1])
     return np.asarray(np.linalg.cholesky(scaled) * size[:, :, None])
-
-
-def _memory(tick: int, left_out: int) -> float:
-    """The ``memory`` of one fit in place of ``left_out``: it keeps as much of the rows before as they would."""
-    kept = (1 - 1 / (1 + MEMORY * tick)) ** left_out
-    return kept / (1 - kept) / max(tick, 1)
 
 
 def in_epochs(
