@@ -116,7 +116,6 @@ class _Site:
         self._explorer = Explorer(found)
 
     def publish(self, progress: Steps) -> bool:
-        """See :func:`publish_site`."""
         self._do("mend", partial(exchanged, self._latest))
         for pattern in (".writing-*", "releases/.writing-*", "releases/*/.writing-*"):
             for aside in sorted(self._folder.glob(pattern)):

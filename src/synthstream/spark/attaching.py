@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from synthstream.errors import BatchConflict, EngineError, SynthstreamError
-from synthstream.ingest.counting import CountsByTick, PrivateRows
+from synthstream.ingest.counting import PrivateRows
 from synthstream.release.release import Release
 from synthstream.spark.counting import count, of_persons, selected
 from synthstream.spark.sessions import INTERVAL, refuse
@@ -21,6 +21,13 @@ from synthstream.stream.stream import Stream
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
+
+
+_OTHERWISE = (
+    "Spark brought batch {} again with other rows than before. Its source does not keep what it gave (a file was "
+    "changed or removed, a topic was cut, a socket cannot be read again). It counts as it came first; all others were "
+    "counted, and all that is due is published. Bring what is new in a new file."
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -195,26 +202,16 @@ class _Taker:
                 if not self._fits:  # another query may have begun in the meantime
                     self.refuse_gap(place, batch)
                 try:
-                    self._add(found, f"{place}{batch}")
-                except BatchConflict as error:
-                    self.failures.append(error)
+                    if isinstance(found, PrivateRows):
+                        self.stream.update(found, batch_id=f"{place}{batch}")
+                    else:
+                        self.stream.add(found, batch_id=f"{place}{batch}")
+                except BatchConflict:
+                    self.failures.append(BatchConflict(_OTHERWISE.format(f"{place}{batch}")))
             self._fits = True
         except SynthstreamError as error:
             self.failures.append(error)
             raise
-
-    def _add(self, found: CountsByTick | PrivateRows, batch: str) -> None:
-        try:
-            if isinstance(found, PrivateRows):
-                self.stream.update(found, batch_id=batch)
-            else:
-                self.stream.add(found, batch_id=batch)
-        except BatchConflict as error:
-            raise BatchConflict(
-                f"Spark brought batch {batch} again with other rows than before. Its source does not keep what it gave "
-                "(a file was changed or removed, a topic was cut, a socket cannot be read again). It counts as it came "
-                "first; all others were counted, and all that is due is published. Bring what is new in a new file."
-            ) from error
 
     def refuse_gap(self, place: str, batch: int) -> None:
         """Raise unless this state has counted all that the checkpoint says was counted, and nothing by another."""

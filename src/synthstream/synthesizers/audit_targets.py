@@ -215,11 +215,9 @@ class _Unfitted:
         """Nothing to do."""
 
     def allows(self, tables: IntArray) -> NDArray[np.bool_]:
-        """All."""
         return np.ones(len(tables), dtype=bool)
 
     def add(self, table: int, first: int, values: FloatArray) -> FloatArray:  # noqa: ARG002
-        """The same tables again."""
         return self._tables
 
 
