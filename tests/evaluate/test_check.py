@@ -311,6 +311,19 @@ def test_numbers_as_others_write_them(tmp_path: Path, age: str, expected: list[s
     assert found.lines == (["[source]", *expected] if expected else [])
 
 
+def test_no_key_is_proposed_that_a_source_of_this_kind_cannot_have(tmp_path: Path) -> None:
+    frame = rows(age=["1,5"] * 300)
+    frame = frame.with_columns(when=pl.Series(german(frame["when"])))
+    frame.write_ndjson(tmp_path / "rows.jsonl")
+    found = told(tmp_path, toml().replace(csv(), csv("rows.jsonl").replace('"csv"', '"jsonl"')))
+    assert found.lines == ["[source]", 'datetime_format = "%d.%m.%Y"']
+    assert "decimal ','. A source of this kind has no decimal: write these cells in another way." in words(found)
+    frame.write_parquet(tmp_path / "rows.parquet")
+    found = told(tmp_path, toml().replace(csv(), csv("rows.parquet").replace('"csv"', '"parquet"')))
+    assert found.lines == []
+    assert "has no datetime_format" in words(found)
+
+
 def test_another_separator_is_told_before_any_row_is_read(tmp_path: Path) -> None:
     found = told(tmp_path, toml(), rows(), separator=";")
     assert (found.verdict, found.looked.rows.count) == (Level.STOP, 0)

@@ -25,13 +25,14 @@ from synthstream.evaluate.formats import (
     meant,
     percent,
     place_of,
+    possible,
     texts_of,
     types_of,
 )
 from synthstream.evaluate.look import UTF_16, Cells, Looked, Persons, Rows, counting_in, persons_in
 from synthstream.forecast.warnings import off_by
 from synthstream.ingest.counting import forms_of
-from synthstream.schema.binned import Binned, Datetime
+from synthstream.schema.binned import Datetime
 from synthstream.schema.clock import due, written
 from synthstream.schema.columns import Category, Column
 from synthstream.schema.coordinates import Coordinate
@@ -148,8 +149,9 @@ def checked(
             found += _column(config, column, looked.rows)
         found += [*_signs(config, looked), *_points(config, looked)]
         found += [] if open_tick else _few(config, looked.rows.count, max(over, 1))
-    found.sort(key=lambda finding: -finding.level)
-    return Checked(config=config, looked=looked, findings=tuple(found), persons=persons, over=over, open_tick=open_tick)
+    fitting = ((f, possible(f.words, f.lines, config.source)) for f in sorted(found, key=lambda f: -f.level))
+    told = tuple(replace(finding, words=words, lines=lines) for finding, (words, lines) in fitting)
+    return Checked(config=config, looked=looked, findings=told, persons=persons, over=over, open_tick=open_tick)
 
 
 def _level(rows: int, count: int, bounds: tuple[float, float]) -> Level:
@@ -329,9 +331,7 @@ def _reading(config: StreamConfig, column: Column, cells: Cells, count: int) -> 
         return _of_times(config, column.read_from, cells, count)
     if column.type == "boolean":
         return 'Other words than true and false, yes and no, are values of type = "category".', ()
-    if isinstance(column, Binned) or column.type == "number":
-        return lines_of_numbers(cells.odd)
-    return "", ()
+    return lines_of_numbers(cells.odd)
 
 
 def _alike(column: Column, cells: Cells) -> Iterator[Finding]:

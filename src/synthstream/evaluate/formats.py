@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 import polars as pl
 
+from synthstream.config.keys import Section
 from synthstream.schema.coercion import numbers, times
 from synthstream.schema.dialects import times_as, zoned
 from synthstream.schema.places import SIDES, View
@@ -54,6 +55,15 @@ def advised(line: Line, *, others: int) -> tuple[str, tuple[Line, ...]]:
         return f"say {said}.", (line,)
     words = f"write it anew as other files here are ({others:,}); {said} in [source] would hold for those, too."
     return words, ()
+
+
+def possible(words: str, lines: tuple[Line, ...], source: Section | None) -> tuple[str, tuple[Line, ...]]:
+    """What is told, without the lines that a source of this kind cannot have."""
+    impossible = {line.key for line in lines} - type(source).model_fields.keys() if source else set()
+    if not impossible:
+        return words, lines
+    words += f" A source of this kind has no {' and no '.join(sorted(impossible))}: write these cells in another way."
+    return words, tuple(line for line in lines if line.key not in impossible)
 
 
 def _listed(odd: pl.DataFrame) -> list[tuple[str, int]]:
