@@ -174,6 +174,9 @@ def test_what_changed_between_epochs(tmp_path: Path) -> None:
     told = say("table", tmp_path, "ward", "x", "--between", "2026-01-01", "2026-01-09").stderr
     assert "Such tables are measured in some epochs alone" in told
     assert "at this tick" not in told
+    told = say("table", tmp_path, "ward", "--at", "2026-01-08").stderr
+    assert "counts one epoch alone, so that none tells of all events. Ask for whole epochs" in told
+    assert "--between 2026-01-01 and the end of one" in told
 
 
 def test_a_series_to_read_and_to_keep(folder: Path, tmp_path: Path) -> None:

@@ -45,9 +45,9 @@ _OF_DISTRICTS = (
 )
 _OF_EPOCHS = (
     "measured: each table of this stream counts one epoch alone, so that none tells of all events. Ask for whole "
-    "epochs, which are added up: --between {start} and the end of one. `synthstream series` of the same area has them."
+    "epochs, which are added up: --between {start} and the end of one; of other dates a message names the ends."
 )
-OF_CHOICE = (
+_OF_CHOICE = (
     " Such tables are measured in some epochs alone, and tell of a window only if each of its epochs has them: ask of "
     "one epoch."
 )
@@ -87,10 +87,7 @@ def inside(
                 err=True,
             )
         districts = any(column.name in (where or "") for column in release.schema.districts.values())
-        unknown = _UNMEASURED + _OF_DISTRICTS * districts
-        if config.measures == "epochs":
-            whole = getattr(release, "first", None) is None
-            unknown = _OF_EPOCHS.format(start=written(clock.boundary(0))) if whole else unknown + OF_CHOICE
+        unknown = unmeasured(release, config, _UNMEASURED + _OF_DISTRICTS * districts)
         typer.echo(unknown if found["measured"] is None else _HOW_SURE, err=True)
         known: dict[str, pl.DataType | type[pl.DataType]] = {"measured": pl.Float64, "stderr": pl.Float64}
         return pl.DataFrame([found], schema_overrides=known | {"since": pl.Int64, "measured_at": pl.Int64})
@@ -101,6 +98,15 @@ def inside(
     measured, error = (None, None) if math.isnan(stderr) else (mass, stderr)
     floats = {"measured": pl.Float64, "stderr": pl.Float64}
     return pl.DataFrame({"count": [round(mass)], "measured": [measured], "stderr": [error]}, schema_overrides=floats)
+
+
+def unmeasured(release: Release, config: StreamConfig, unknown: str) -> str:
+    """What is told where nothing measured tells: that it is unknown, or what to ask where epochs are measured apart."""
+    if config.measures != "epochs":
+        return unknown
+    if getattr(release, "first", None) is None:
+        return _OF_EPOCHS.format(start=written(config.clock.boundary(0)))
+    return unknown + _OF_CHOICE
 
 
 def tell_of(release: Release, lower: Bounds | Domain, upper: Bounds, *, series: str | None = None) -> None:

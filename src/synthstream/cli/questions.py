@@ -14,6 +14,7 @@ from synthstream.errors import ConfigError
 if TYPE_CHECKING:
     import polars as pl
 
+    from synthstream.config.config import StreamConfig
     from synthstream.release.release import Release
 
 _Output = Annotated[
@@ -149,7 +150,7 @@ def table_command(
         found = inside(release, *bounds, condition, published.config)
     else:
         found = release.table(columns, where=condition, model_error=model_error)
-        _tell_of_gaps(release, found, columns, condition, in_epochs=published.config.measures == "epochs")
+        _tell_of_gaps(release, found, columns, condition, published.config)
     typer.echo(f"{release.name}: {release.about}", err=True)
     tell_of_counts(published.config, over_time=between is not None)
     for column in columns:
@@ -158,10 +159,10 @@ def table_command(
 
 
 def _tell_of_gaps(
-    release: Release, found: pl.DataFrame, columns: list[str], where: str | None, *, in_epochs: bool
+    release: Release, found: pl.DataFrame, columns: list[str], where: str | None, config: StreamConfig
 ) -> None:
     """Say so where a condition leaves nothing, or where nothing that was measured tells of the table."""
-    from synthstream.cli.answering import OF_CHOICE
+    from synthstream.cli.answering import unmeasured
     from synthstream.release.answers import why_unmeasured
     from synthstream.release.release import TableRelease
 
@@ -169,7 +170,7 @@ def _tell_of_gaps(
         typer.echo(_NOTHING, err=True)
     elif (where or columns) and isinstance(release, TableRelease) and found["measured"].is_null().all():
         why = why_unmeasured(release.schema, release.workload, columns, where)
-        typer.echo(f"measured: {why}" if why else _UNKNOWN + OF_CHOICE * in_epochs, err=True)
+        typer.echo(f"measured: {why}" if why else unmeasured(release, config, _UNKNOWN), err=True)
 
 
 def _refuse_both(polygon: Path | None, box: object, columns: object, said: str | None) -> None:
