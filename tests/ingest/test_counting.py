@@ -190,6 +190,13 @@ def test_counts_of_others_are_refused(tmp_path: Path) -> None:
         ours.count(frame.drop("ward"))
 
 
+def test_a_path_is_no_frame(tmp_path: Path) -> None:
+    counting = Counting(configured(tmp_path, "always"))
+    for path in ("rows.csv", tmp_path / "rows.csv"):
+        with pytest.raises(SchemaError, match="not a path or a text: read the file with every column as text"):
+            counting.count(path)
+
+
 @pytest.mark.parametrize("data", [b"", b"not arrow", Counts.of(np.ones(3, dtype=np.int64)).numbers.tobytes()])
 def test_what_is_no_counts_is_refused(data: bytes) -> None:
     with pytest.raises(CountsMismatch, match="to_bytes"):

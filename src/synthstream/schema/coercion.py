@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Iterator, Sequence
+from os import PathLike
 from typing import Any
 
 import numpy as np
@@ -65,7 +66,10 @@ def polars_frame(frame: Frame, columns: Sequence[str]) -> pl.DataFrame:
         hint = " of frames. Say the same of each, or join them first, as with pl.concat"
     elif isinstance(frame, dict | list):
         hint = ". Wrap it in pl.DataFrame(...)"
-    elif isinstance(frame, str | bytes):
+    elif isinstance(frame, str | PathLike):
+        text = "read the file with every column as text: polars.read_csv(path, infer_schema=False)"
+        raise SchemaError(f"rows must be a frame here, not a path or a text: {text}")
+    elif isinstance(frame, bytes):
         hint = f". {AS_TEXT}"
     elif isinstance(frame, Iterator):
         hint = ". Say the same of each frame of it"
