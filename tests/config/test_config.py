@@ -74,6 +74,8 @@ def test_a_path_in_place_of_text_is_told() -> None:
         ('every = "1d"', 'every = "1m"', ["7200 ticks", '"m" is minutes; a month is "1mo"']),
         ("horizon = 8", "horizon = 0", ["horizon = 0"]),
         ('state = "state"', 'state = ""', ["line 2: state = '': name a folder, as in \"state\""]),
+        ('state = "state"', 'state = " "', ["line 2: state = ' ': name a folder"]),
+        ('name = "ward"', 'name = " "', ["column ' ': name = ' ': must not be empty"]),
         ('state = "state"\n', "", ["state: this key is required; name a folder, as in \"state\""]),
         ('path = "releases"', 'path = ""', ["line 25: sink.path = '': name a folder, as in \"releases\""]),
         ('name = "visits"', 'name = ""', ["line 1: name = '': use at least one letter or digit"]),

@@ -7,7 +7,7 @@ from datetime import date, datetime
 from pathlib import Path
 from typing import Annotated, Self, TypeVar, get_args
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, Strict
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, Strict
 from pydantic_core import PydanticKnownError
 
 from synthstream.config.objects import ObjectPath
@@ -50,9 +50,13 @@ def _path(value: object) -> Path:
         return value
     if not isinstance(value, str):
         raise PydanticKnownError("string_type")
-    if not value:
+    return Path(os.path.expanduser(_said(value)))
+
+
+def _said(value: str) -> str:
+    if not value.strip():
         raise PydanticKnownError("string_too_short", {"min_length": 1})
-    return Path(os.path.expanduser(value))
+    return value
 
 
 def _moment(value: object) -> object:
@@ -75,13 +79,14 @@ Texts = Listed[str]
 # What a file of the operator's calls a server of PostgreSQL: pg_service.conf.
 Service = Annotated[str, Field(pattern=r"^[\w.-]+$")]
 
-Name = Annotated[str, Field(min_length=1)]
+# A text that is not blank.
+Name = Annotated[str, AfterValidator(_said)]
 
 
 class ColumnSection(Section):
     """Keys of any column."""
 
-    name: str
+    name: Name
     source: Name | None = Field(default=None, alias="from")
     label: Name | None = None
     description: Name | None = None

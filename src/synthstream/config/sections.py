@@ -89,7 +89,7 @@ class PrivacyConfig:
 class ClockSection(Section):
     """Keys of [clock]."""
 
-    column: str | None = None
+    column: Name | None = None
     start: Time
     every: str
     until: Time | None = None
@@ -187,7 +187,7 @@ MADE: dict[str, type[Column]] = {made.type: made for made in (Category, Boolean,
 class File(Section):
     """A whole ``stream.toml``."""
 
-    name: str = Field(min_length=1, pattern=r"^[^\x00-\x1f\x7f-\x9f]*$")
+    name: Annotated[Name, Field(pattern=r"^[^\x00-\x1f\x7f-\x9f]*$")]
     state: Place
     op: Name | None = None
     privacy: PrivacySection
