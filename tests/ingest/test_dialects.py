@@ -293,12 +293,14 @@ def test_a_later_file_with_another_header_is_told_after_due_ticks(tmp_path: Path
         (bytes(pa.compress(b"a,b\n1,2\n", "zstd", asbytes=True)), "This is zstd: name it d.csv.zst"),
         (b"PK\x03\x04\x14\x00", "This is a zip archive"),
         (b"PAR1\x15\x04PAR1", "This is Parquet"),
+        (b'{"a": 1}\n', 'This is JSON: say kind = "jsonl", if each line is an object.'),
+        (b'[{"a": 1}]\n', "This is JSON: write each object on a line of its own"),
         ("a,b\n1,2\n".encode("utf-16"), "iconv -f UTF-16 -t UTF-8"),
         ("ä,ö\n1,2\n".encode("cp1252"), "The line of its header is no text in utf-8."),
         (b"A ,b\n1,2\n", "Did you mean 'A '?"),
         (b" A\n1\n", "Did you mean ' A'?"),
     ],
-    ids=["gzip", "zstd", "zip", "parquet", "utf-16", "windows", "blank", "blank-alone"],
+    ids=["gzip", "zstd", "zip", "parquet", "objects", "list", "utf-16", "windows", "blank", "blank-alone"],
 )
 def test_what_no_header_could_mend_is_named(tmp_path: Path, content: bytes, said: str) -> None:
     """Its first bytes, and its names but for blanks and capitals, are public: nobody is sent after a header."""

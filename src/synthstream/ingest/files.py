@@ -39,6 +39,8 @@ _NO_TEXT = {
     "\x28\xb5\x2f\xfd": "This is zstd: name it {}.zst, and change path with it.",
     "PK\x03\x04": "This is a zip archive, or a workbook: unpack it, or save it as CSV.",
     "PAR1": 'This is Parquet: name it .parquet, and say kind = "parquet".',
+    "{": 'This is JSON: say kind = "jsonl", if each line is an object.',
+    "[{": 'This is JSON: write each object on a line of its own, and say kind = "jsonl".',
     "\xff\xfe": "This is UTF-16: convert it, iconv -f UTF-16 -t UTF-8.",
     "\xfe\xff": "This is UTF-16: convert it, iconv -f UTF-16 -t UTF-8.",
 }
