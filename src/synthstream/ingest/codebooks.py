@@ -88,6 +88,8 @@ def _no_header(names: Sequence[str]) -> str:
     """What is wrong with a first line as names, and how to mend it; it may be a row, and is not quoted."""
     if any("\N{REPLACEMENT CHARACTER}" in name for name in names):
         return "its first line is no text in UTF-8 or windows-1252. Unpack it, or save it as UTF-8"
+    if names and names[0].lstrip().startswith(("{", "[{")):
+        return "its first line is JSON, no header: name a file of an object in each line .jsonl, and a --codebook"
     row = "write a line with a name for each column above it; later, header = [...] in [source] names them as well"
     if 2 * sum(any(map(str.isalpha, name)) for name in names) < len(names):
         return f"its first line seems to be a row, since most of its names have no letter: {row}"
