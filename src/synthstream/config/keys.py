@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Annotated, Self, TypeVar, get_args
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, Strict
-from pydantic_core import PydanticKnownError
+from pydantic_core import PydanticCustomError, PydanticKnownError
 
 from synthstream.config.objects import ObjectPath
 from synthstream.schema.columns import Words
@@ -50,6 +50,8 @@ def _path(value: object) -> Path:
         return value
     if not isinstance(value, str):
         raise PydanticKnownError("string_type")
+    if "://" in value:
+        raise PydanticCustomError("address", "use a path of this machine; [[mirror]] copies releases to an address")
     return Path(os.path.expanduser(_said(value)))
 
 
