@@ -237,12 +237,15 @@ _SLIPS = (
     ),
     (r"Illegal character '\\n'|Expected \"'\"", "", "A quotation mark is not closed"),
     ("Unclosed array", r"\0[\"'\d;+-]", "In a list texts stand in quotes, and commas between them"),
+    ("Invalid value", r"\0,", "Nothing stands before a comma: leave it out"),
+    ("", r"=\s*10\^", "Powers of ten are written as in 1e-9"),
+    ("Invalid value", r"\0[-+]?\.\d", "Numbers begin with a digit, as in 0.5"),
     ("Unclosed array", "", "A list ends with ]: it is missing above"),
     ("Expected '='", r"^\s*[\w.-]+\s*:", "After a key stands =, not :"),
     ("", r"=\s*(True|False)\b", "Write true or false, in small letters"),
     ("", r"=\s*\d+([-./])\d+\1\d", "Dates are written as 2026-01-31"),
     ("", r"=\s*\(|=\s*\{[^={}:]*\}", f"A list stands in brackets, as in {_LIST}"),
-    ("", r"=\s*\[?\s*(?!true|false)\d*[A-Za-z_]", _QUOTES),
+    ("", r"=\s*\[?\s*(?!true|false|\d+e-?\d)\d*[A-Za-z_]", _QUOTES),
     ("Invalid value", r"\0[^\s,\]]", _QUOTES),
 )
 
