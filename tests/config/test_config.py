@@ -87,7 +87,9 @@ def test_a_path_in_place_of_text_is_told() -> None:
         ("horizon = 8", 'horizon = "8"', ["line 12", '"unbounded"; write a number without quotes']),
         ("horizon = 8\n", "", ["clock.horizon", "unbounded"]),
         ('type = "category"', 'type = "categroy"', ["line 13", "column 'ward': type = 'categroy'", "'category'?"]),
-        ('type = "category"\n', "", ["type"]),
+        ('type = "category"\n', "", ["column 'ward': type: this key is required: one of category, boolean, integer"]),
+        ('kind = "parquet"\n', "", ['sink.kind: this key is required; say kind = "parquet"']),
+        ('unit = "event"', 'unit = "event"\nmax_events = 3', ["line 7", "in the braces of unit = { person ="]),
         ('values = ["A", "B"]', 'values = ["A", "A"]', ["number 2 of its values is listed twice, first as number 1."]),
         (
             'type = "category"',

@@ -114,7 +114,7 @@ def test_they_are_pinned_and_nothing_else_changes() -> None:
         (ALLOWED, '["2", "A"], ', "", ["'2' of 'zip' could never be published", "no allowed combination"]),
         (ALLOWED, '["2", "A"]', '["2"]', ["must be a value for each of 'zip', 'city'"]),
         (ALLOWED, '"city"]', '"zip"]', ["'zip' is named twice"]),
-        (ALLOWED, '"city"]', '"city", "urban", "start"]', ["constraints.0.columns", "at most 3"]),
+        (ALLOWED, '"city"]', '"city", "urban", "start"]', ["constraints.0.columns: name two columns or three"]),
         (ALLOWED, "allowed = ", "lookup = ", ["lookup", 'use { y = "x" }, or a CSV file']),
         (ALLOWED, "columns = ", "colums = ", ["there is no such key", "Did you mean 'columns'?"]),
         (ALLOWED, 'columns = ["zip", "city"]\n', "", ["say columns and allowed, or column, function_of and lookup"]),

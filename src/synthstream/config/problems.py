@@ -20,7 +20,8 @@ T = TypeVar("T")
 _UNIT: Path = ("privacy", "unit")
 # Where in a location stands which of several sections it is, by its type or kind: that stands in no path of the file.
 _TAGS: dict[Path, int] = {("columns",): 2, ("mirror",): 2, ("source",): 1, _UNIT: 2}
-_UNITS = 'unit = "event", or unit = { person = "column", max_events = 20 }'
+_PERSON = 'unit = { person = "column", max_events = 20 }'
+_UNITS = f'unit = "event", or {_PERSON}'
 
 # Keys of which pydantic says one error for each part, or for each type that they may have.
 _SEVERAL = ("bounds", "missing", "horizon", "rows")
@@ -141,6 +142,9 @@ class Problems:
                 knows = ", ".join(name for name in known if name != "kind")
                 where = f"{self._key(path[:-1], '')}: {path[-1]}"
                 return f'{where}: has no effect with kind = "{tag}", whose keys are {knows}'
+        if detail["type"] == "union_tag_not_found":
+            kinds = [name.removeprefix(f"{top}.") for name in self._sections if name.startswith(f"{top}.")]
+            return f"{key}: this key is required: one of {', '.join(kinds)}"
         if detail["type"] == "extra_forbidden":
             meant = self._meant(path, known, section=isinstance(detail["input"], dict | list))
             return f"{key}: there is no such key here.{meant} Allowed: {', '.join(known)}"
@@ -159,7 +163,7 @@ class Problems:
             return f"{key} = {found!r}: {_EMPTY.get(key, 'must not be empty')}"
         if kind == "missing" and len(path) == 1 and last in _SECTIONS:
             return f"{key}: this section is required. Begin it with {_heading(last)}, and write its keys below"
-        if kind in ("missing", "union_tag_not_found"):
+        if kind == "missing":
             return f"{key}: this key is required{_WHY.get(last, '')}"
         if len(path) == 1 and (kind in _NO_SECTION or last == "columns"):
             brackets = ", in double brackets" if last in _ARRAYS else ""
@@ -180,8 +184,8 @@ class Problems:
             signs = not all(word[0].isalnum() for word in words)
             named = ", ".join(map(_quoted, words) if signs else words)
             return f"{key} = {tag!r}: must be one of {named}.{like(_TYPES.get(str(tag), str(tag)), words)}"
-        if last == "edges" and kind == "too_short":
-            return f"{key}: {_FEW}"
+        if kind in ("too_short", "too_long"):
+            return f"{key}: {_FEW if last == 'edges' else 'name two columns' + ' or three' * (last == 'columns')}"
         hint = {
             "datetime_type": "; write dates as 2026-01-31, without quotes",
             "string_type": "; write it in quotes",
@@ -205,6 +209,8 @@ class Problems:
         types = [n.removeprefix("columns.") for n, keys in self._sections.items() if "columns." in n and last in keys]
         if path[0] == "columns" and types:
             return f" It belongs to type = {' or '.join(map(_quoted, types))}."
+        if path[0] == "privacy" and homes == ["privacy"] and len(path) == 2:
+            return f" It belongs in the braces of {_PERSON}."
         asked = _KEYS[last] if _KEYS.get(last) in known else last
         near = "" if len(path) == 1 and homes and not section else like(asked, known)
         return near or (f" It belongs in {' or '.join(map(_heading, homes))}." if homes else "")
@@ -300,6 +306,7 @@ _WHY = {
     "bounds": "; of each coordinate the lower and upper end, as in [[32, 37], [-122, -114]]; publicly known",
     "bins": "; say into how many equal bins the range is cut",
     "values": "; list the publicly known values",
+    "kind": '; say kind = "parquet"',
     "horizon": '; a number of ticks, or "unbounded"',
 }
 
