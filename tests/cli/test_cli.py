@@ -65,6 +65,8 @@ def test_how_long_a_state_takes_to_open_closes_no_tick(folder: Path, monkeypatch
 
 
 def test_a_simulation_says_so_and_needs_its_seed_switch(folder: Path) -> None:
+    told = synthstream("status", "stream.toml", "--simulate", cwd=folder).stdout
+    assert "run stream.toml --simulate" in told
     simulated = synthstream("run", "stream.toml", "--simulate", "--seed", "3", cwd=folder)
     assert "NOT PRIVATE" in simulated.stdout
     assert not (folder / "releases").exists()

@@ -150,8 +150,10 @@ def test_only_public_names_are_listed() -> None:
 def test_the_public_name_reads_a_file(tmp_path: Path) -> None:
     released(tmp_path, "always")
     assert synthstream.releases(tmp_path / "stream.toml").last.tick == 7
-    with pytest.raises(NotReleased, match=r"releases-simulated holds no release yet.*run`.*recover .*--republish`"):
+    with pytest.raises(NotReleased, match=r"releases-simulated holds no release yet.*run --simulate` makes them"):
         _ = synthstream.releases(str(tmp_path / "stream.toml"), simulate=True).last
+    with pytest.raises(ConfigError, match=r"simulate belongs to a stream\.toml"):
+        synthstream.releases(tmp_path / "releases", simulate=True)
 
 
 @pytest.mark.parametrize("name", ["rows.parquet", "tables.parquet", "measured.parquet"])

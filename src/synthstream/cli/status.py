@@ -163,7 +163,7 @@ def _print_absent(shown: Console, found: dict[str, Any], config: Path) -> None:
             "Put the state back, or check 'state'; `run` says what else can be done."
         )
     else:
-        shown.print(f"{found['name']}: not started. Next: {program()} run {config}")
+        shown.print(f"{found['name']}: not started. Next: {_next(found, config)}")
 
 
 def _print(shown: Console, found: dict[str, Any], config: Path) -> None:
@@ -205,7 +205,12 @@ def _print(shown: Console, found: dict[str, Any], config: Path) -> None:
     shown.print(f"Next     tick {found['next']['tick']} ends {_day(found['next']['end'])}")
     if found["due"]:
         over = _day(found["next"]["closes"])
-        shown.print(f"Due      {found['due']} tick(s) are over, the first since {over}: {program()} run {config}")
+        shown.print(f"Due      {found['due']} tick(s) are over, the first since {over}: {_next(found, config)}")
+
+
+def _next(found: dict[str, Any], config: Path) -> str:
+    """The command that goes on."""
+    return f"{program()} run {config}{' --simulate' * found['simulated']}"
 
 
 def _day(moment: str) -> str:

@@ -48,8 +48,13 @@ def located(place: str | Path | StreamConfig, *, simulate: bool = False) -> tupl
         NotReleased: the configuration has no ``[sink]``.
         SinkError: a web server does not answer.
     """
-    if isinstance(place, str) and place.startswith(_SCHEMES):
-        return _behind(place.rstrip("/"))
+    served = isinstance(place, str) and place.startswith(_SCHEMES)
+    if simulate and not isinstance(place, StreamConfig) and (served or Path(place).is_dir()):
+        raise ConfigError(
+            f"{place}: simulate belongs to a stream.toml. Leave it out; releases say themselves what they are."
+        )
+    if served:
+        return _behind(str(place).rstrip("/"))
     known = isinstance(place, StreamConfig) or Path(place).suffix or is_text(str(place)) or os.path.exists(place)
     if not known:
         raise ConfigError(f"{place}: there is no such folder. Name one of published releases, or a stream.toml.")

@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 
 from synthstream.config.objects import ObjectPath
 from synthstream.config.settings import SETTINGS
+from synthstream.config.sinks import SIMULATED
 from synthstream.environment import REAL, Env, make_folder, sync, sync_parent, words
 from synthstream.errors import SinkError
 from synthstream.measured import NOT_PRIVATE, Committed
@@ -80,6 +81,10 @@ class ParquetSink:
     @property
     def empty(self) -> str:
         """What to say if there is no release."""
+        if self.folder.name.endswith(SIMULATED):
+            return (
+                f"{self.where()} holds no release yet. `synthstream run --simulate` makes them, beside the true ones."
+            )
         return (
             f"{self.where()} holds no release yet. `synthstream run` makes them; if there were some, "
             "`synthstream recover stream.toml --republish` makes them again."

@@ -210,7 +210,7 @@ def history_of(config: StreamConfig, *, progress: Steps) -> History:
     sink = parquet_sink(config.sink)
     numbers = sink.ticks()
     if not numbers:
-        raise SinkError(f"{sink.folder} holds no release yet. Publish one with `synthstream run` first.")
+        raise SinkError(sink.empty)
     ticks = tuple(_tick(sink, number) for number in progress(numbers, "reading manifests"))
     config = as_begun(config)
     _check(config, ticks[-1].manifest, sink.folder)
