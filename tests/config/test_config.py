@@ -358,6 +358,7 @@ def test_a_chain_begins_with_the_old_names() -> None:
 )
 def test_the_chain_of_a_running_stream_begins_as_it_did(tmp_path: Path, kind: str, began: str) -> None:
     config = StreamConfig.from_toml(text_of(kind), base=tmp_path)
+    assert StreamConfig.from_toml(text_of(kind), base=str(tmp_path)).state == config.state
     assert config.genesis.startswith(began), (
         "The settings say something else, so every running stream of this kind is refused. What a new key brings "
         "stands in StreamConfig.public_json and SynthesizerConfig.public only where the key is said."

@@ -113,7 +113,7 @@ class StreamConfig:
     settings: str = field(default="", repr=False, compare=False)
 
     @classmethod
-    def from_toml(cls, text: str, *, base: Path | None = None, origin: str = "configuration") -> Self:
+    def from_toml(cls, text: str, *, base: str | Path | None = None, origin: str = "configuration") -> Self:
         """Read a configuration.
 
         Args:
@@ -137,8 +137,8 @@ class StreamConfig:
         return cls._read(data, base, problems)
 
     @classmethod
-    def _read(cls, data: dict[str, Any], base: Path | None, problems: Problems) -> Self:
-        folder = (base or Path.cwd()).absolute()
+    def _read(cls, data: dict[str, Any], base: str | Path | None, problems: Problems) -> Self:
+        folder = Path(base or Path.cwd()).absolute()
         file = None
         try:
             file = File.model_validate(data, context=folder)
@@ -167,7 +167,7 @@ class StreamConfig:
         *,
         frame: Any = None,
         columns: Sequence[Mapping[str, Any] | Column] | Mapping[str, Mapping[str, Any]] = (),
-        base: Path | None = None,
+        base: str | Path | None = None,
         **sections: Any,
     ) -> Self:
         """A configuration from keywords: the keys and sections of ``stream.toml``, as Python has them.
