@@ -72,8 +72,9 @@ class InEpochs(OfTables):
         chosen = "one that is seldom chosen is far less exact."
         chosen = f" Larger tables are chosen{', as many as gain most' if self._open else ''}: {chosen}"
         return (
-            "Measured counts are forecast as all epochs together tell them, for events that come evenly and whose "
-            f"shares do not change.{chosen if self.chooses else ''} {CLOSER}"
+            "Measured counts are forecast as all epochs and all tables together tell them (what one table tells alone "
+            "is less exact, by up to two thirds), for events that come evenly and whose shares do not change."
+            f"{chosen if self.chooses else ''} {CLOSER}"
         )
 
     @override
