@@ -63,6 +63,7 @@ def test_a_path_in_place_of_text_is_told() -> None:
         ("epsilon = 1.0", "epsilon = .5", ["line 4", "Numbers begin with a digit, as in 0.5"]),
         ("delta = 1e-9", "delta = 10^-9", ["line 5", "Powers of ten are written as in 1e-9"]),
         ('values = ["A", "B"]', 'values = ["A",, "B"]', ["line 16", "Nothing stands before a comma: leave it out"]),
+        ("[sink]", '[status]\nfree = "10 gigs"\n[sink]', ["status.free = '10 gigs': use a size, as in \"10 GB\""]),
         ("[[columns]]", "[columns]", ["Begin each with [[columns]], in double brackets"]),
         ('every = "1d"', "every = 7", ["line 10", 'write it in quotes, as in "7d"']),
         ("delta = 1e-9", "delta = 0.5", ["line 5", "from 1e-100 to below 0.5, not 0.5"]),

@@ -175,6 +175,8 @@ class Problems:
             return (
                 f"{key} = {told}: say as which value missing cells count, {what}, or leave it out to count them apart"
             )
+        if last == "free":
+            return f'{key} = {found!r}: use a size, as in "10 GB"'
         if last == "unit":
             return f"{key} = {found!r}: say {_UNITS}, which protects a person, of whom at most max_events events count"
         if kind in ("literal_error", "union_tag_invalid"):
