@@ -223,8 +223,11 @@ def test_words_of_a_column_are_public_in_python() -> None:
         ({"clock": {**KEYS["clock"], "start": 1994}}, "clock.start: must be datetime.date(2026, 1, 31) or ISO text, "),
         ({"clock": {**KEYS["clock"], "start": "31.1.2026"}}, "or ISO text, YYYY-MM-DD, not another text"),
         ({"clock": {**KEYS["clock"], "start": pd.NaT}}, "clock.start: must be a text, a number"),
-        ({"clock": {**KEYS["clock"], "every": timedelta(seconds=1)}}, "clock.every: must be a text such as"),
-        ({"clock": {**KEYS["clock"], "every": 7}}, 'clock.every: must be a text such as "1d", or a timedelta, not int'),
+        ({"clock": {**KEYS["clock"], "every": timedelta(seconds=1)}}, "or a timedelta of whole minutes, not timedelta"),
+        (
+            {"clock": {**KEYS["clock"], "every": 7}},
+            'clock.every: must be a text such as "1d", or a timedelta of whole minutes, not int',
+        ),
         ({"clock": {**KEYS["clock"], "horizon": None}}, "clock.horizon: this key is required"),
         ({"privacy": {"epsilon": "1", "delta": 0, "unit": "event"}}, "privacy.epsilon: must be a number, not str"),
         ({"privacy": {"epsilon": 1, "delta": 0, "unit": "person"}}, 'unit = {"person": "column", "max_events": 20}'),

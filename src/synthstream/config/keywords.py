@@ -36,7 +36,7 @@ _WANTED = {
     "model_type": "a dict",
     "model_attributes_type": "a dict",
 }
-_BY_KEY = {"values": "a list of texts (str)", "every": 'a text such as "1d", or a timedelta'}
+_BY_KEY = {"values": "a list of texts (str)", "every": 'a text such as "1d", or a timedelta of whole minutes'}
 _BY_KEY["sink"] = 'a dict, as in {"kind": "parquet", "path": "releases"}'
 # Sections whose values may have been taken from rows, as a list of pairs, or the last time.
 _SILENT = (("clock",), ("privacy",), ("constraints",), ("after",))
