@@ -520,6 +520,12 @@ def test_simulated_noise_is_stamped_and_kept_apart(folder: Path) -> None:
     shutil.rmtree(folder / "releases-simulated")
     with synthstream.open(folder / "stream.toml", simulate=7) as stream:
         list(stream.run())
+    alone = replace(StreamConfig.from_toml(TOML.replace('"state"', '"alone"'), base=folder), sink=None)
+    with Stream(alone, simulate=7) as stream:
+        stream.release()
+    shutil.rmtree(folder / "alone-simulated")
+    with pytest.raises(StateRolledBack, match=r"Delete .*alone-simulated\.anchor\.json, too, and simulate again\.$"):
+        Stream(alone, simulate=7)
     for path in again.rglob("*.*"):
         assert path.read_bytes() == (folder / "releases-simulated" / path.relative_to(again)).read_bytes()
 

@@ -22,7 +22,7 @@ from synthstream.measured import Committed
 from synthstream.privacy import Ledger
 from synthstream.publish.building import Builder
 from synthstream.publish.copies import Copies, Marks
-from synthstream.publish.folder import Newest, Sink
+from synthstream.publish.folder import Anchor, Newest, Sink
 from synthstream.publish.outlets import as_begun, public_folders
 from synthstream.schema.naming import clash
 from synthstream.state.database import Closed
@@ -179,10 +179,11 @@ def refuse_lost_state(config: StreamConfig, sink: Sink, copies: Copies, *, seed:
         copies.open(lambda _: None)
     else:
         _refuse_another(config, last)
-        if seed is not None and config.sink is not None and config.sink.path.name.endswith(SIMULATED):
+        if seed is not None and config.state.name.endswith(SIMULATED):
+            told = sink.path if isinstance(sink, Anchor) else sink.folder
             raise StateRolledBack(
-                f"There is no state in {config.state}, but there are releases that were simulated with it. Delete "
-                f"{config.sink.path}, too, and simulate again."
+                f"There is no state in {config.state}, but releases were simulated with it before. "
+                f"Delete {told}, too, and simulate again."
             )
         raise StateRolledBack(
             f"There is no state in {config.state}, but releases up to tick {last.tick} are published. "
