@@ -112,14 +112,14 @@ _LONGEST_NAME = 255  # characters of a part of a path
 
 
 def kind_of(name: PurePath) -> FileKind | None:
-    """The kind of file that a name or a pattern says, packed or not; ``None`` if it says none.
+    """The kind of file that a name or a pattern says, packed or not, in any case; ``None`` if it says none.
 
     Example:
-        >>> kind_of(PurePath("a.csv.gz")), kind_of(PurePath("rows-*.ndjson")), kind_of(PurePath("a"))
+        >>> kind_of(PurePath("A.CSV.gz")), kind_of(PurePath("rows-*.ndjson")), kind_of(PurePath("a"))
         ('csv', 'jsonl', None)
     """
     endings = [ending for ending in name.suffixes if ending not in COMPRESSED]
-    return _ENDINGS.get(endings[-1] if endings else "")
+    return _ENDINGS.get(endings[-1].lower() if endings else "")
 
 
 def is_text(name: str) -> bool:
