@@ -95,6 +95,7 @@ def test_what_decimals_leave_is_what_a_condition_asks_for() -> None:
         ("number", "edges = [0]", "two numbers or more"),
         ("number", 'min = 0\nmax = 9\nbins = 3\nscale = "log"', "a min above 0"),
         ("number", 'min = 1\nmax = 9\nbins = 3\nscale = "exp"', "scale"),
+        ("number", 'edges = [0, 3, 9]\nscale = "log"', "leave out min, bins, width and scale"),
         ("integer", 'min = 1\nmax = 4\nbins = 4\nscale = "log"', "narrower than one whole number"),
         ("integer", "min = 1\nmax = 4\nbins = 2\nwidth = 2", "no bins"),
         ("integer", 'min = 1\nmax = 4\nfrom = ""', "from"),

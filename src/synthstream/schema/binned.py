@@ -189,7 +189,9 @@ class Integer(Binned):
         if self.bins is not None and self.bins > self.max - self.min + 1:
             raise SchemaError(f"column {self.name!r}: bins = {self.bins} is more than the whole numbers it has")
         if self.width is not None and (self.bins is not None or self.scale is not None or self.width < 1):
-            raise SchemaError(f"column {self.name!r}: width: must be at least 1, and has no bins and scale beside it")
+            raise SchemaError(
+                f"column {self.name!r}: width: must be at least 1, and has no bins, edges and scale beside it"
+            )
         _check_bins(self.name, self.min, self.max + 1, self.bins, scale=self.scale, cuts=self.cuts)
         if any(a >= b for a, b in pairwise(self.edges)):
             raise SchemaError(f"column {self.name!r}: its bins are narrower than one whole number; use fewer")
@@ -295,9 +297,9 @@ def _check_bins(
     name: str, low: float, high: float, bins: int | None, *, scale: str | None, cuts: Sequence[float] | None
 ) -> None:
     """Raise ``SchemaError`` unless ``scale`` and ``cuts`` go with the other settings."""
-    if scale is not None and (bins is None or low <= 0):
-        raise SchemaError(f'column {name!r}: scale = "log" needs bins, and a min above 0')
     if cuts is None:
+        if scale is not None and (bins is None or low <= 0):
+            raise SchemaError(f'column {name!r}: scale = "log" needs bins, and a min above 0')
         return
     if scale is not None or (bins or len(cuts) - 1) != len(cuts) - 1 or (low, high) != (cuts[0], cuts[-1]):
         raise SchemaError(
