@@ -104,6 +104,7 @@ def test_a_path_in_place_of_text_is_told() -> None:
         ("bins = 4", "bins = 0", ["bins must be at least 1"]),
         ('name = "age"', 'name = "ward"', ["'ward' is listed twice"]),
         ("[sink]", "[synthesizer]\norder = 9\n[sink]", ["synthesizer.order"]),
+        ("[sink]", '[synthesizer]\nmarginals = [["ward", "ward"]]\n[sink]', ["a table names 'ward' twice"]),
         ("[sink]", '[synthesizer]\nmarginals = [["wrad"]]\n[sink]', ["'wrad' is not a column", "Did you mean 'ward'?"]),
         ("[sink]", '[synthesizer]\ncounter = "bltt"\n[sink]', ["Did you mean 'blt'?"]),
         ("[sink]", "[synthesizer]\nmarginals = []\n[sink]", ["at least one table"]),

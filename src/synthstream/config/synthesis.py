@@ -219,6 +219,8 @@ def workload_of(section: SynthesizerConfig, schema: Schema) -> Workload:
         for name in names:
             if name not in schema.names:
                 raise ConfigError(f"{name!r} is not a column.{like(name, schema.names)}")
+            if names.count(name) > 1:
+                raise ConfigError(f"a table names {name!r} twice. Leave one of them, or name another column")
         found.append(tuple(sorted({schema.names.index(name) for name in names})))
     if not any(found):
         raise ConfigError('list at least one table, as in [["ward", "age"]]')
