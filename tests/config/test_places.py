@@ -150,23 +150,30 @@ def test_grids_get_a_part_of_the_budget_and_no_more_is_spent(measure: str) -> No
 
 
 def test_in_epochs_fine_grids_leave_a_quarter_of_their_part_to_other_columns() -> None:
-    for finest, part in ((1, None), (5, 0.75)):
-        config = read(KIND, place(f"views = [1]\ndepth = {finest}"), delta=0)
-        assert config.workload is not None
-        engine = synthesizer_of(config)
-        assert claim_of(config, engine.mechanism).fits(config.privacy.budget)
-        singles = config.workload.order == 1
-        for picks, each in engine.mechanism.shares.items():  # type: ignore[attr-defined]
-            shares = each.tables[singles]
-            if part is None:  # both columns get noise together, at the price of one
-                assert engine.mechanism.groups == [(1, 2)]  # type: ignore[attr-defined]
-                assert shares[0] == shares[1], picks
-            else:
-                assert 1 - shares[0] / shares.sum() == pytest.approx(part), picks
-        assert (weights_in_epochs(config.schema, config.workload) is None) == (part is None)
+    config = read(KIND, place("views = [1]\ndepth = 5"), delta=0)
+    assert config.workload is not None
+    assert claim_of(config, synthesizer_of(config).mechanism).fits(config.privacy.budget)
+    parts = np.array(weights_in_epochs(config.schema, config.workload)) * np.sqrt(config.workload.lengths)
+    kind, *grids = parts[config.workload.order == 1]
+    assert sum(grids) / (kind + sum(grids)) == pytest.approx(0.75)
     flags = read(*FLAGS, place("views = [1]\ndepth = 2"), delta=0)
     assert flags.workload is not None
-    assert weights_in_epochs(flags.schema, flags.workload) is None
+    weights = np.array(weights_in_epochs(flags.schema, flags.workload))
+    grids = [flags.workload.place[(c,)] for c, column in enumerate(flags.schema.columns) if isinstance(column, View)]
+    roots = np.sqrt(flags.workload.lengths)
+    assert (weights * roots)[grids].sum() == pytest.approx(roots[grids].sum())  # less than three quarters: as it is
+    assert np.all(np.delete(weights, grids) == 1)
+
+
+@pytest.mark.parametrize(("box", "power"), [('coordinates = ["x"]\nbounds = [[0, 1]]\n', 0), (BOX, 1 / 4)])
+def test_in_epochs_grids_share_their_part_by_the_way_from_cell_to_cell(box: str, power: float) -> None:
+    config = read(KIND, place("views = [2, 4]\ndepth = 6\n", box), delta=0)
+    assert config.workload is not None
+    parts = np.array(weights_in_epochs(config.schema, config.workload)) * np.sqrt(config.workload.lengths)
+    single = config.workload.order == 1
+    grids = single & (config.workload.lengths != config.schema.sizes[0])
+    assert grids.sum() == single.sum() - 1 == 3
+    assert np.ptp(parts[grids] / config.workload.lengths[grids] ** power) == pytest.approx(0, abs=1e-9)
 
 
 def test_tables_of_grids_do_without_what_large_tables_get_for_their_cells(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -40,6 +40,9 @@ _POWER = 1 / 3
 # Where tables are measured once an epoch grids get so much of that part at most: the root of their cells gives more to
 # many fine ones, and each of a few coarse categories is told by its own table alone.
 _SINGLES_IN_EPOCHS = 0.75
+# They share it in proportion to this power of their cells, by how many coordinates there are: least noise, each cell's
+# weighed with the way to the next one. A place is off by all of its grids together, not by the finest alone.
+_POWERS_IN_EPOCHS = {1: 0.0, 2: 0.25}
 # Larger tables with a column of the focus have so many times the share of others: half of their noise.
 _FOCUS = 4.0
 # A grid is fine enough when an even spread of the events would give each cell so many standard errors. One of two
@@ -377,10 +380,12 @@ def _with_grids(schema: Schema, workload: Workload) -> NDArray[np.bool_]:
 
 def weights_in_epochs(schema: Schema, workload: Workload) -> tuple[float, ...] | None:
     """The same of tables of one column, where tables are measured once an epoch: see ``_SINGLES_IN_EPOCHS``."""
-    single, roots = workload.order == 1, np.sqrt(workload.lengths)
-    held = _with_grids(schema, workload)
-    theirs, ours = roots[single & held].sum(), roots[single & ~held].sum()
-    most = ours * _SINGLES_IN_EPOCHS / (1 - _SINGLES_IN_EPOCHS)
-    if not ours or theirs <= most:
+    roots, grids = np.sqrt(workload.lengths), np.zeros(len(workload.lengths))
+    for q, marginal in enumerate(workload.marginals):
+        if len(marginal) == 1 and isinstance(view := schema.columns[marginal[0]], View):
+            grids[q] = workload.lengths[q] ** _POWERS_IN_EPOCHS[len(view.bounds)]
+    if not grids.any():
         return None
-    return tuple(np.where(held, most / theirs, 1.0).tolist())
+    ours, theirs = roots[(workload.order == 1) & (grids == 0)].sum(), roots[grids > 0].sum()
+    whole = min(theirs, ours * _SINGLES_IN_EPOCHS / (1 - _SINGLES_IN_EPOCHS)) if ours else theirs
+    return tuple(np.where(grids > 0, whole * grids / grids.sum() / roots, 1.0).tolist())
