@@ -328,6 +328,9 @@ def test_another_separator_is_told_before_any_row_is_read(tmp_path: Path) -> Non
     found = told(tmp_path, toml(), rows(), separator=";")
     assert (found.verdict, found.looked.rows.count) == (Level.STOP, 0)
     assert found.lines == ["[source]", 'delimiter = ";"']
+    found = told(tmp_path, toml().replace(csv(), csv(more='delimiter = ";"\n')), rows())
+    assert found.lines == ["[source]", 'delimiter = ","']
+    assert 'stand between ",", not what [source] says: say delimiter = ",".' in words(found)
 
 
 def test_what_is_said_of_several_files_is_said_once(tmp_path: Path) -> None:

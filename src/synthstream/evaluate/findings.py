@@ -187,7 +187,8 @@ def _files(config: StreamConfig, looked: Looked) -> Iterator[Finding]:
         if keys.keys() == {"delimiter"}:
             line = Line("delimiter", keys["delimiter"])
             advice, lines = advised(line, others=len(looked.files))
-            words = f"The columns of {path} stand between {line.value}, not commas: {advice}"
+            other = "commas" if line.value != '","' else "what [source] says"
+            words = f"The columns of {path} stand between {line.value}, not {other}: {advice}"
             finding = Finding(level=Level.STOP, about="[source]", words=words, lines=lines)
         else:
             roles = {config.clock.column: "[clock] column", config.privacy.person: "[privacy] person", config.op: "op"}
