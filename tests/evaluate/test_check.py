@@ -363,10 +363,11 @@ def test_a_column_that_is_not_there_and_a_file_that_is_none(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(("encoding", "told_as"), [("windows-1252", "windows-1252"), ("utf-8", None)])
-def test_an_encoding_that_is_not_utf_8(tmp_path: Path, encoding: str, told_as: str | None) -> None:
+@pytest.mark.parametrize("ending", ["csv", "CSV"])
+def test_an_encoding_that_is_not_utf_8(tmp_path: Path, ending: str, encoding: str, told_as: str | None) -> None:
     text = rows(ward=["Köln"] * 300).write_csv()
-    (tmp_path / "rows-0.csv").write_bytes(text.encode(encoding))
-    lines = told(tmp_path, toml(WARD.replace('"A"', '"Köln"'))).lines
+    (tmp_path / f"rows-0.{ending}").write_bytes(text.encode(encoding))
+    lines = told(tmp_path, toml(WARD.replace('"A"', '"Köln"')).replace("*.csv", f"*.{ending}")).lines
     assert lines == ([] if told_as is None else ["[source]", f'encoding = "{told_as}"'])
 
 

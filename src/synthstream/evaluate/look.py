@@ -194,7 +194,7 @@ def look(
             continue
         found, read = found + total, [*read, path]
         full += [path] if total.count else []
-        plain = path.suffix == ".csv" and source.dialect.encoding == "utf-8"
+        plain = path.suffix.lower() == ".csv" and source.dialect.encoding == "utf-8"
         if plain and (encoding := encoding_of(path)) is not None:
             encodings[path] = encoding
     return Looked(
