@@ -28,6 +28,8 @@ from synthstream.synthesizers.simulation.shapes import Clusters, LatentClasses
 from synthstream.synthesizers.simulation.transport import w1
 from synthstream.synthesizers.tables import Continual
 from synthstream.workload import Workload
+from tests.support.configs import category, stream_toml
+from tests.support.gates import ExactGate
 from tests.support.streams import text_of
 
 SIZES = (6, 5, 2, 9)
@@ -179,6 +181,17 @@ def test_rows_in_epochs_are_forecast_without_what_their_shape_does_not_know() ->
     own = tables._shape(config.schema)
     found = tables.in_epochs(made, own, ticks=[8], events_per_tick=1000)
     assert found[8].table_error[1] < 0.1 * 8000
+
+
+def test_the_first_epoch_is_forecast_with_as_many_tables_as_it_measures() -> None:
+    columns = "".join(category(name, "u", "v", "w") for name in "abcdefghij")
+    made = synthesizer_of(StreamConfig.from_toml(stream_toml(columns, delta=0, epsilon=1.0, horizon=12)))
+    assert isinstance(made, InEpochs)
+    counts = made.count(np.random.default_rng(0).integers(0, 3, (2000, 10)).astype(np.int32), None)
+    _, measured, _ = made.step(made.mechanism.init(), counts, ExactGate(), None, {})
+    drawn = sum(len(marginal) == 2 for marginal in measured.workload.marginals)
+    assert drawn > made.mechanism.nearest()
+    assert made._number(0, 1, 2000.0) == drawn
 
 
 def test_the_expected_variance_of_epochs_is_that_of_walking_every_tick() -> None:
