@@ -26,6 +26,7 @@ from synthstream.release.release import TableRelease
 from synthstream.schema.binned import Number
 from synthstream.schema.schema import Schema
 from synthstream.stream.recovery import adopt
+from synthstream.stream.verification import verify
 from synthstream.synthesizers.simulation.seeded import SeededGate
 from tests.support.gates import ExactGate
 from tests.support.streams import KINDS, TICKS, configured, rows, text_of
@@ -197,6 +198,13 @@ def test_a_release_without_its_rows_still_has_tables(tmp_path: Path) -> None:
     assert old.table(["ward"])["count"].sum() == old.model.number
     assert found.last.compare(old, ["ward"]).height == 5
     assert len(found.at(7).rows()) == 400
+
+
+def test_verify_misses_the_rows_of_a_release_that_should_have_them_still(tmp_path: Path) -> None:
+    config = released(tmp_path, "always", extra="keep = 2").config
+    assert verify(config).findings == []
+    (tmp_path / "releases" / "000006" / "rows.parquet").unlink()
+    assert [tuple(fault) for fault in verify(config).findings] == [("000006", "rows.parquet is missing")]
 
 
 def test_a_fixed_number_of_rows_is_what_is_read(tmp_path: Path) -> None:
