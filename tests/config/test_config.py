@@ -83,6 +83,8 @@ def test_a_path_in_place_of_text_is_told() -> None:
         ('state = "state"\n', "", ["state: this key is required; name a folder, as in \"state\""]),
         ('path = "releases"', 'path = ""', ["line 25: sink.path = '': name a folder, as in \"releases\""]),
         ('path = "releases"', 'path = "s3://open/visits"', ["line 25: sink.path", "of this machine"]),
+        ("[sink]", '[after]\nconfig = "https://a.org/s.toml"\n[sink]', ["after.config = 'https:", "of this machine"]),
+        ("[sink]", '[after]\nconfig = 3\n[sink]', ["after.config = 3: input should be a valid string; write it in"]),
         ('name = "visits"', 'name = ""', ["line 1: name = '': use at least one letter or digit"]),
         ("horizon = 8", 'horizon = "for ever"', ["line 12", "= 'for ever': use a number of ticks, or \"unbounded\""]),
         ("horizon = 8", 'horizon = "8"', ["line 12", '"unbounded"; write a number without quotes']),

@@ -8,13 +8,13 @@ from typing import Any
 
 from pydantic import Field
 
-from synthstream.config.keys import Place, Section
+from synthstream.config.keys import Earlier, Section
 
 
 class AfterSection(Section):
     """Keys of [after]. In the settings for readers ``config`` is all of the old settings."""
 
-    config: Place | dict[str, Any]
+    config: Earlier
     values: dict[str, dict[str, str]] = Field(default_factory=dict)
     fill: dict[str, str] = Field(default_factory=dict)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from datetime import date, datetime
 from pathlib import Path
-from typing import Annotated, Self, TypeVar, get_args
+from typing import Annotated, Any, Self, TypeVar, get_args
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, Strict
 from pydantic_core import PydanticCustomError, PydanticKnownError
@@ -69,6 +69,8 @@ def _moment(value: object) -> object:
 
 # A path; ~ stands for a home folder, as in a shell. Variables of the environment are not replaced.
 Place = Annotated[Path, BeforeValidator(_path)]
+# Such a path, or what stands in the file.
+Earlier = Annotated[Path | dict[str, Any], BeforeValidator(lambda it: it if isinstance(it, dict) else _path(it))]
 
 # A TOML date is the beginning of its day.
 Time = Annotated[datetime, BeforeValidator(_moment)]
