@@ -291,6 +291,7 @@ def test_few_columns_are_named_and_those_of_the_condition_first() -> None:
             '"O\'Hara" is none of the values of a b. Its values are 0, 1, 2, 3, 4, 5 and 3 more; a table',
         ),
         ("age = 600", "age = 600: no row can satisfy it. age goes from 0 to 99"),
+        ("age = -1", "age = -1: no row can satisfy it. age goes from 0 to 99"),
         ("zone = 'North' AND age > 100", "age > 100: no row"),
         ("late < DATE '2020-01-01'", "late < '2020-01-01 00:00:00': no row can satisfy it. late goes from 16"),
         ("age < -0.5", "age < -0.5: no row"),
