@@ -62,6 +62,7 @@ def test_a_path_in_place_of_text_is_told() -> None:
         ("epsilon = 1.0", "epsilon = 1,5", ["line 4", "Numbers take a decimal point, as in 1.5"]),
         ("epsilon = 1.0", "epsilon = .5", ["line 4", "Numbers begin with a digit, as in 0.5"]),
         ("delta = 1e-9", "delta = 10^-9", ["line 5", "Powers of ten are written as in 1e-9"]),
+        ('state = "state"', "state = 1e5x", ["line 2", 'Texts stand in quotes: "A", not A']),
         ('values = ["A", "B"]', 'values = ["A",, "B"]', ["line 16", "Nothing stands before a comma: leave it out"]),
         ("[sink]", '[status]\nfree = "10 gigs"\n[sink]', ["status.free = '10 gigs': use a size, as in \"10 GB\""]),
         ("[[columns]]", "[columns]", ["Begin each with [[columns]], in double brackets"]),

@@ -253,7 +253,7 @@ _SLIPS = (
     ("", r"=\s*(True|False)\b", "Write true or false, in small letters"),
     ("", r"=\s*\d+([-./])\d+\1\d", "Dates are written as 2026-01-31"),
     ("", r"=\s*\(|=\s*\{[^={}:]*\}", f"A list stands in brackets, as in {_LIST}"),
-    ("", r"=\s*\[?\s*(?!true|false|\d+e-?\d)\d*[A-Za-z_]", _QUOTES),
+    ("", r"=\s*\[?\s*(?!true|false|\d+e-?\d+\b)\d*[A-Za-z_]", _QUOTES),
     ("Invalid value", r"\0[^\s,\]]", _QUOTES),
 )
 
