@@ -370,10 +370,10 @@ def test_delta_that_buys_nothing() -> None:
     unused = GOOD.replace("[sink]", '[synthesizer]\nmeasure = "epochs"\n[sink]')
     assert "choose another measure or kind" in warned(unused)["privacy.delta"]
     assert "privacy.delta" not in warned(GOOD)
-    points = stream_toml(
-        number("x", "missing = 0"), number("y", "missing = 0"), SINK, '[synthesizer]\nkind = "points"\n'
-    )
-    assert "events_per_tick in [synthesizer] if 1,000,000 or more" in warned(points)["privacy.delta"]
+    points, line = [SINK, '[synthesizer]\nkind = "points"\n'], number("x", "missing = 0")
+    for columns, many in ([line], "300,000"), ([line, number("y", "missing = 0")], "1,000,000"):
+        told = warned(stream_toml(*columns, *points))["privacy.delta"]
+        assert f"events_per_tick in [synthesizer] if {many} or more" in told
 
 
 @pytest.mark.parametrize(("more", "warns"), [("", True), ('delimiter = ";"\n', False)])

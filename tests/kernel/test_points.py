@@ -482,7 +482,7 @@ state = "dots-state"
 op = {op}
 privacy = {{ epsilon = 1.0, delta = {delta}, unit = "event", neighbours = "{neighbours}" }}
 clock = {{ start = 2026-01-01, every = "1d", horizon = 9 }}
-synthesizer = {{ kind = "points" }}
+synthesizer = {{ kind = "points"{more} }}
 columns = [{{ name = "x", type = "number", min = 0, max = 1, missing = 0 }}]
 """
 
@@ -494,7 +494,8 @@ columns = [{{ name = "x", type = "number", min = 0, max = 1, missing = 0 }}]
 def test_a_new_stream_reads_two_levels_at_the_root_where_the_number_is_private(
     neighbours: str, op: str, first: int, delta: float, joint: int
 ) -> None:
-    text = POINTS.format(neighbours=neighbours, op=repr(op), delta=delta)
+    more = ", events_per_tick = 1e9" if delta else ""
+    text = POINTS.format(neighbours=neighbours, op=repr(op), delta=delta, more=more)
     made: Any = synthesizer_of(StreamConfig.from_toml(text if op else text.replace("op = ''\n", "")))
     schedule = (made.mechanism.side if op else made.mechanism).schedule
     assert (schedule.first, schedule.joint) == (first, joint)
@@ -509,21 +510,20 @@ def noise_of(config: StreamConfig) -> str:
     return str(made.noise)
 
 
-LINE = POINTS.format(neighbours="add-remove", op="''", delta=1e-9).replace("op = ''\n", "")
+LINE = POINTS.format(neighbours="add-remove", op="''", delta=1e-9, more="").replace("op = ''\n", "")
 SQUARE = LINE.replace("}]", '}, { name = "y", type = "number", min = 0, max = 1, missing = 0 }]')
 
 
 @pytest.mark.parametrize("op", ["", "sign"])
 @pytest.mark.parametrize("neighbours", ["add-remove", "replace-one"])
 def test_the_claim_is_about_the_neighbours_of_the_configuration(neighbours: Neighbours, op: str) -> None:
-    text = POINTS.format(neighbours=neighbours, op=f"'{op}'", delta=0.0)
+    text = POINTS.format(neighbours=neighbours, op=f"'{op}'", delta=0.0, more="")
     config = StreamConfig.from_toml(text if op else text.replace("op = ''\n", ""))
     claim = claim_of(config, synthesizer_of(config).mechanism)
     assert (claim.neighbours, claim.unit.signed) == (neighbours, bool(op))
 
 
-def test_points_of_several_columns_have_laplace_noise_with_delta_above_0() -> None:
-    assert noise_of(StreamConfig.from_toml(LINE)) == "gaussian"
+def test_points_have_laplace_noise_with_delta_above_0() -> None:
     config = StreamConfig.from_toml(SQUARE)
     assert noise_of(config) == "laplace"
     pure = StreamConfig.from_toml(SQUARE.replace("1e-09", "0"))
@@ -533,22 +533,24 @@ def test_points_of_several_columns_have_laplace_noise_with_delta_above_0() -> No
         assert noise_of(replace(config, after=After(config=before, schema=config.schema, tick=3))) == noise_of(before)
     persons = StreamConfig.from_toml(SQUARE.replace('unit = "event"', 'unit = { person = "who", max_events = 4 }'))
     assert noise_of(persons) == "laplace"
+    tiny = LINE.replace("epsilon = 1.0", "epsilon = 1e-6").replace('"points"', '"points", events_per_tick = 1e12')
     with pytest.raises(ConfigError, match="too small for points"):
-        synthesizer_of(StreamConfig.from_toml(LINE.replace("epsilon = 1.0", "epsilon = 1e-6")))
+        synthesizer_of(StreamConfig.from_toml(tiny))
 
 
 @pytest.mark.parametrize("epsilon", [0.5, 2.0])
 @pytest.mark.parametrize(("part", "noise"), [(0.999, "laplace"), (1.001, "gaussian")])
-def test_very_many_events_have_gaussian_noise(epsilon: float, part: float, noise: str) -> None:
-    """A million by epsilon, over the nine ticks."""
-    said = SQUARE.replace('"points"', f'"points", events_per_tick = {part * 1e6 / epsilon / 9}')
+@pytest.mark.parametrize(("text", "many"), [(LINE, 3e5), (SQUARE, 1e6)], ids=["line", "square"])
+def test_very_many_events_have_gaussian_noise(text: str, many: float, epsilon: float, part: float, noise: str) -> None:
+    """So many by epsilon, over the nine ticks."""
+    said = text.replace('"points"', f'"points", events_per_tick = {part * many / epsilon / 9}')
     assert noise_of(StreamConfig.from_toml(said.replace("epsilon = 1.0", f"epsilon = {epsilon}"))) == noise
 
 
-@pytest.mark.parametrize(("text", "says"), [(SQUARE.replace("1e-09", "0"), "delta = 0"), (LINE, "one column")])
-def test_events_per_tick_that_decides_nothing_is_refused(text: str, says: str) -> None:
-    with pytest.raises(ConfigError, match=f"events_per_tick: has no effect .*{says}"):
-        synthesizer_of(StreamConfig.from_toml(text.replace('"points"', '"points", events_per_tick = 10')))
+def test_events_per_tick_that_decides_nothing_is_refused() -> None:
+    text = SQUARE.replace("1e-09", "0").replace('"points"', '"points", events_per_tick = 10')
+    with pytest.raises(ConfigError, match="events_per_tick: has no effect with delta = 0"):
+        synthesizer_of(StreamConfig.from_toml(text))
 
 
 @pytest.mark.parametrize(("delta", "above"), [(0.0, 1.0), (1e-9, 2.0)])

@@ -34,7 +34,7 @@ _KINDS = {
     "stream-mwem": ('kind = "stream-mwem"\npicks = 1\nfit = "mw"', 0, "add-remove", _TABLE),
     "stream-mwem-single": ('kind = "stream-mwem"\npicks = 4\nqueries = "single"', 0, "add-remove", _TABLE),
     "points": ('kind = "points"\ndepth = 8', 0, "add-remove", _POINTS),
-    "points-zcdp": ('kind = "points"\ndepth = 8', 1e-9, "add-remove", _LINE),
+    "points-zcdp": ('kind = "points"\ndepth = 8\nevents_per_tick = 1e6', 1e-9, "add-remove", _LINE),
     "points-signed": ('kind = "points"\ndepth = 8', 0, "add-remove", _POINTS),
     "hypercube": ('kind = "hypercube"\ndepth = 8', 0, "replace-one", _POINTS),
 }

@@ -198,7 +198,7 @@ def _unused_delta(config: StreamConfig, claim: Claim) -> Iterator[Caution]:
     if not budget.pure and claim.pure is not None:
         other = "choose another measure or kind in [synthesizer]"
         if config.synthesizer.points:
-            many = f"{MANY / budget.epsilon:,.0f}"
+            many = f"{MANY[min(len(config.schema.columns), 2)] / budget.epsilon:,.0f}"
             other = f"events_per_tick in [synthesizer] if {many} or more may come: then Gaussian noise tells more"
         yield Caution(
             "privacy.delta",

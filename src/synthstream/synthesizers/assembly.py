@@ -39,8 +39,9 @@ _MAKERS: dict[str, Make] = {}
 
 # Refreshes that bursts may bring before their time.
 _EARLY = 2
-# Events times epsilon from which points of several columns are told better by Gaussian noise (decision 47).
-MANY = 1e6
+# Events times epsilon from which points are told better by Gaussian noise, of one column, and of several (decisions 47
+# and 76).
+MANY = {1: 3e5, 2: 1e6}
 
 # What a claim takes for granted where a row of a CSV file may have many lines.
 _CLOSED = "every quotation mark of a CSV file is closed within its row"
@@ -95,15 +96,15 @@ _factor = cache(participation_factor)
 
 
 def _by_laplace(config: StreamConfig) -> bool:
-    """Whether points have Laplace noise although delta is above 0: those of several columns, unless so many events are
-    expected that the normal law's many levels win. A stream that goes on from another keeps its noise: costs of both
-    kinds together cannot be told in one number.
+    """Whether points have Laplace noise although delta is above 0: unless so many events are expected that the normal
+    law's many levels win. A stream that goes on from another keeps its noise: costs of both kinds together cannot be
+    told in one number.
     """
     if config.after is not None and config.synthesizer.kind == "points":
         return config.after.config.privacy.budget.pure or _by_laplace(config.after.config)
     settings, horizon = config.synthesizer, config.clock.horizon or LONG
-    many = (settings.events_per_tick or 0.0) * horizon * config.privacy.budget.epsilon >= MANY
-    return settings.kind == "points" and len(config.schema.columns) > 1 and not many
+    expected = (settings.events_per_tick or 0.0) * horizon * config.privacy.budget.epsilon
+    return settings.kind == "points" and expected < MANY[min(len(config.schema.columns), 2)]
 
 
 def register(kind: str, make: Make, *, keys: tuple[str, ...] = (), points: bool = False) -> None:
@@ -144,8 +145,6 @@ def _of_tables(config: StreamConfig, budget: Budget) -> Synthesizer:
 
 def _of_points(config: StreamConfig, budget: Budget) -> Synthesizer:
     coordinates = [column for column in config.schema.columns if isinstance(column, Coordinate)]
-    if len(coordinates) == 1 and config.synthesizer.events_per_tick is not None:
-        raise ValueError("events_per_tick: has no effect on points of one column; leave it out")
     region = None if config.schema.region is None else config.schema.region.nodes
     depth = sum(column.bits for column in coordinates)
     partition = Partition(dimension=len(coordinates), depth=depth, region=region)
