@@ -258,7 +258,9 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=1, help="of data and simulated noise")
     parser.add_argument("--out", type=Path)
     args = parser.parse_args()
-    wanted = {*(args.mode or MODES)} | {MODES[name].than for name in args.mode or () if MODES[name].than}
+    wanted = {*(args.mode or MODES)}
+    while more := {MODES[name].than for name in wanted} - wanted - {""}:
+        wanted |= more
     lines = []
     for name in (name for name in MODES if name in wanted):
         for delta in args.delta:
