@@ -22,6 +22,8 @@ from synthstream.workload import FloatArray
 
 # Colours of a sequence in the style sheet: classes m1 (least) to m7 (most).
 SHADES = 7
+# Series that can be told apart: classes s1 to s6, each with its own dashes.
+MOST_SERIES = 6
 _WIDTH, _HEIGHT = 1000.0, 500.0
 # Of the width of a small chart, in per cent: a letter, and up to where a label stands to the right of its mark.
 _LETTER, _EDGE = 4.0, 4.0
@@ -100,9 +102,12 @@ def line_chart(
     """Lines over time or another number, each with a band of error.
 
     Args:
-        series: at most six, which can be told apart: classes s1 to s6 of the style sheet, each with its own dashes.
+        series: at most six.
         x_label, y_label: what they are, with the unit.
         small: one of many side by side.
+
+    Raises:
+        ValueError: there are more series than can be told apart.
 
     Example:
         >>> from synthstream.report.scales import linear
@@ -111,6 +116,8 @@ def line_chart(
         >>> 'role="img"' in html, "<figcaption>" in html
         (True, True)
     """
+    if len(series) > MOST_SERIES:
+        raise ValueError(f"at most {MOST_SERIES} lines can be told apart, not {len(series)}")
     drawn = []
     for s in series:
         points = [
