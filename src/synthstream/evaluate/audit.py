@@ -12,7 +12,7 @@ mu): that the noise is drawn afresh is checked elsewhere.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -250,16 +250,21 @@ def audit(
     return Audit(
         counters=tuple(found[: len(counters)]),
         parts=tuple(seen),
-        whole=replace(  # bounds on parts with noise of their own, as one on all
-            seen[0],
-            what="the whole stream",
-            claimed=claimed,
-            seen=_added(np.array([part.seen for part in seen]), seen[0].measure),
-            events=(min(part.events[0] for part in seen), max(part.events[1] for part in seen)),
-        ),
+        whole=_whole(seen, claimed=claimed),
         delta=config.privacy.budget.delta,
         confidence=confidence,
         caveat=caveat,
+    )
+
+
+def _whole(parts: Sequence[Finding], *, claimed: float) -> Finding:
+    """Bounds on parts with noise of their own as one on the whole stream."""
+    return replace(
+        parts[0],
+        what="the whole stream",
+        claimed=claimed,
+        seen=_added(np.array([part.seen for part in parts]), parts[0].measure),
+        events=(min(part.events[0] for part in parts), max(part.events[1] for part in parts)),
     )
 
 

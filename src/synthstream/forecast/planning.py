@@ -283,13 +283,15 @@ def plan(
         budgets=tuple(sorted(budgets, key=lambda budgeted: budgeted.epsilon)),
         largest_words=_largest_words(forecasts, made.bound_covers),
         cautions=cautions_of(config, claim, stderr, rate, assumed=rate is _ASSUMED),
-        notes=(
-            *filter(None, [in_periods(config), long]),
-            *notes_of(config, at_ticks),
-            *of_the_cut(config, forecasts[-1].ticks, forecasts[-1].stderr),
-        ),
+        notes=_notes(config, at_ticks, forecasts[-1], long),
         proposal=proposed(config, ticks=middle.ticks, events=middle.events, asked=middle.asked),
     )
+
+
+def _notes(config: StreamConfig, at_ticks: Sequence[int] | None, last: Forecast, long: str) -> tuple[str, ...]:
+    """What else to know; ``long``: why nothing was simulated."""
+    of_parts = of_the_cut(config, last.ticks, last.stderr)
+    return (*filter(None, [in_periods(config), long]), *notes_of(config, at_ticks), *of_parts)
 
 
 def _of_budgets(

@@ -108,15 +108,7 @@ def draft(
     path = Path(data)
     kind = "postgres" if table is not None else kind_of(path) or "parquet"
     known = of_catalogue(table, service=service) if table is not None else _of_file(path, kind, codebook)
-    if codebook is not None:
-        book = of_table_schema(codebook, path)
-        named = {column.name: column for column in book.columns}
-        better = tuple(named.get(column.name, column) for column in known.columns) or book.columns
-        known = Codebook(columns=better, source={**known.source, **book.source})
-    if not known.columns:
-        raise SourceError(f"{path} has no columns; a CSV file needs a header")
-    if op is not None:
-        require([op], [column.name for column in known.columns])
+    known = _with_book(known, path, codebook, op)
     others = [column for column in known.columns if column.name != op]
     left = [column.name for column in others if column.type != "boolean" and identifies(column.name)]  # no flag does
     columns = [column for column in others if column.name not in left]
@@ -141,6 +133,20 @@ def draft(
     parts += [_place(*place) for place in places.items()]
     parts += [f"\n# Left out, since its name says that it identifies somebody: {_toml(name)}\n" for name in left]
     return head + "".join(parts)
+
+
+def _with_book(known: Codebook, path: Path, codebook: Path | None, op: str | None) -> Codebook:
+    """What is known of the columns, with what a codebook adds. Raises if there are none, or not ``op``."""
+    if codebook is not None:
+        book = of_table_schema(codebook, path)
+        named = {column.name: column for column in book.columns}
+        better = tuple(named.get(column.name, column) for column in known.columns) or book.columns
+        known = Codebook(columns=better, source={**known.source, **book.source})
+    if not known.columns:
+        raise SourceError(f"{path} has no columns; a CSV file needs a header")
+    if op is not None:
+        require([op], [column.name for column in known.columns])
+    return known
 
 
 def _source(kind: str, path: str | None, known: Codebook, columns: Sequence[Known]) -> str:

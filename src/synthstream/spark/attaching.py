@@ -145,13 +145,7 @@ def attach(
     """
     config = stream.config
     refuse(config)
-    if not frame.isStreaming:
-        raise EngineError("this frame is no stream: read it with spark.readStream, or add count(frame, config) once")
-    if every is not None and frame.sparkSession.conf.get(INTERVAL, None) != "0":
-        raise EngineError(
-            "Spark would tell late of looks that find nothing, so that the moment of a release told whether rows came: "
-            f'say spark.conf.set("{INTERVAL}", "0") before the query is attached'
-        )
+    _refuse_frame(frame, every)
     place = str(checkpoint) if checkpoint is not None else (config.state.absolute() / "spark").as_uri()
     query: Future[str] = Future()
     failures: list[SynthstreamError] = []
@@ -167,6 +161,17 @@ def attach(
         running.stop()
         raise
     return Attached(query=running, stream=stream, every=every, _failures=failures)
+
+
+def _refuse_frame(frame: DataFrame, every: str | None) -> None:
+    """Raise ``EngineError`` unless a frame is a streaming one, whose query tells in time of looks that find nothing."""
+    if not frame.isStreaming:
+        raise EngineError("this frame is no stream: read it with spark.readStream, or add count(frame, config) once")
+    if every is not None and frame.sparkSession.conf.get(INTERVAL, None) != "0":
+        raise EngineError(
+            "Spark would tell late of looks that find nothing, so that the moment of a release told whether rows came: "
+            f'say spark.conf.set("{INTERVAL}", "0") before the query is attached'
+        )
 
 
 def _noted_as_done(spark: SparkSession, checkpoint: str) -> int:

@@ -133,24 +133,13 @@ def succeed(
         )
     if read_again:
         _refuse_to_read_otherwise(old, new)
-    with Stream(old, gates=gates, seed=seed, env=env) as stream:  # which publishes what was drawn
-        old = stream.config  # as it began
-        if stream.closed == 0:
-            raise StateError(
-                f"{old.name}: nothing has been released, so there is nothing to go on from. Delete {old.state}, and "
-                "begin with the new settings. Nothing was changed."
-            )
+    old = _published(Stream(old, gates=gates, seed=seed, env=env))
     with closing(Store(old.state, key=key_of(old), env=env)) as store:
         cut, newest = _ended(old, store)
         config = successor_of(old, new, tick=cut)
         Ledger(budget=config.privacy.budget).charge(claim_of(config, synthesizer_of(config).mechanism))
-        # Looks at settings alone, never at whether anything waits.
-        if not read_again and (why := refuse_to_carry(config)):
-            raise StateMismatch(
-                f"Rows that wait for later ticks cannot go on as they are: {why}. Say --read-again (in Python, "
-                "read_again=True): what waits is forgotten, all files and logs of the source are read again, and rows "
-                "dated from the cut on count; push again what was pushed and is dated so. Nothing was changed."
-            )
+        if not read_again:
+            _refuse_to_move(config)
         _begin(config, store, cut, newest, secure=is_secure(gates(0)), seed=seed, read_again=read_again)
         store.wipe()
     return config
@@ -169,6 +158,17 @@ def _ended(old: StreamConfig, store: Store) -> tuple[int, Models]:
             f"{how if over else 'Release that tick first'}. Nothing was changed."
         )
     return last.tick + 1, marked[1]
+
+
+def _published(stream: Stream) -> StreamConfig:
+    """The configuration as it began of a stream of which what was drawn is published; closes it."""
+    with stream:
+        if stream.closed == 0:
+            raise StateError(
+                f"{stream.config.name}: nothing has been released, so there is nothing to go on from. Delete "
+                f"{stream.config.state}, and begin with the new settings. Nothing was changed."
+            )
+        return stream.config
 
 
 def _begin(
@@ -209,6 +209,16 @@ def _reading(config: StreamConfig) -> Any:
     if config.source is None:
         return None if config.log is None else (config.log.kind, config.log.format, dict(config.log.formats))
     return config.source.kind, config.source.dialect, dict(config.source.formats)
+
+
+def _refuse_to_move(config: StreamConfig) -> None:
+    """Raise unless whatever waits can go on. Looks at settings alone, never at whether anything waits."""
+    if why := refuse_to_carry(config):
+        raise StateMismatch(
+            f"Rows that wait for later ticks cannot go on as they are: {why}. Say --read-again (in Python, "
+            "read_again=True): what waits is forgotten, all files and logs of the source are read again, and rows "
+            "dated from the cut on count; push again what was pushed and is dated so. Nothing was changed."
+        )
 
 
 def _move(config: StreamConfig, store: Store, *, read_again: bool) -> None:
