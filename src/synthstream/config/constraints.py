@@ -89,8 +89,7 @@ class Known(NamedTuple):
             f"{group.number:,} of {group.possible(schema.sizes):,} combinations of "
             f"{', '.join(schema.names[c] for c in group.columns)} are allowed, other and missing included."
             for group in self.groups
-            # Grids of one place contain each other, and districts meet them.
-            if None in (places := {getattr(schema.columns[c], "place", None) for c in group.columns}) or len(places) > 1
+            if not schema.of_one_place(group.columns)  # its grids contain each other, and districts meet them
         )
 
     def public(self, schema: Schema) -> dict[str, Any]:

@@ -259,7 +259,7 @@ def words_of(schema: Schema) -> str:
     """Which grids are counted, and what they are crossed with, in sentences; empty without places."""
     said = []
     for place in schema.places:
-        views = [column for column in schema.columns if isinstance(column, View) and column.place == place]
+        views = _grids_of(schema, place)
         cells, names = [f"{len(view.values):,}" for view in views], [view.name for view in views]
         called = names[0] if len(names) == 1 else f"{names[0]} to {names[-1]}"
         where = " and ".join(views[-1].coordinates)
@@ -298,7 +298,7 @@ def nested(schema: Schema) -> list[Group]:
     """For each place, which cells of its grids go together: those that contain each other, and districts they meet."""
     found = []
     for place, views in schema.places.items():
-        grids = [column for column in schema.columns if isinstance(column, View) and column.place == place]
+        grids = _grids_of(schema, place)
         finest = grids[-1]
         codes = np.stack([finest.within(grid) for grid in grids], axis=1)
         levels = tuple(len(grid.bounds) * grid.depth for grid in grids)
@@ -309,6 +309,11 @@ def nested(schema: Schema) -> list[Group]:
         elif nests:
             found.append(Group.of(views, codes, nests=nests))
     return found
+
+
+def _grids_of(schema: Schema, place: str) -> list[View]:
+    """The grids of a place, coarsest first."""
+    return [column for column in schema.columns if isinstance(column, View) and column.place == place]
 
 
 def counted(schema: Schema, marginal: Sequence[int]) -> bool:

@@ -24,7 +24,7 @@ from synthstream.publish.readme import falling
 from synthstream.schema.columns import Boolean, Category
 from synthstream.schema.naming import clash, names_a_person
 from synthstream.schema.polygons import BEYOND
-from synthstream.synthesizers.assembly import MANY, group_factor, synthesizer_of
+from synthstream.synthesizers.assembly import group_factor, synthesizer_of, very_many
 
 # Columns with fewer values are never too large.
 _FEW_VALUES = 16
@@ -198,7 +198,7 @@ def _unused_delta(config: StreamConfig, claim: Claim) -> Iterator[Caution]:
     if not budget.pure and claim.pure is not None:
         other = "choose another measure or kind in [synthesizer]"
         if config.synthesizer.points:
-            many = f"{MANY[min(len(config.schema.columns), 2)] / budget.epsilon:,.0f}"
+            many = f"{very_many(config):,.0f}"
             other = f"events_per_tick in [synthesizer] if {many} or more may come: then Gaussian noise tells more"
         yield Caution(
             "privacy.delta",

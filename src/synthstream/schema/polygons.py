@@ -71,10 +71,13 @@ def features_of(base: Path, said: str, where: str) -> list[dict[str, Any]]:
     found = data.get("features")
     if not found:
         raise ConfigError(f"{where}: has a FeatureCollection without features. {_EXPORT}")
-    listed = found if isinstance(found, list) else [None]
-    if not all(isinstance(one, dict) and isinstance(one.get("properties") or {}, dict) for one in listed):
+    if not (isinstance(found, list) and all(map(_is_feature, found))):
         raise ConfigError(f"{where}: is no GeoJSON file: what its FeatureCollection lists are no features. {_EXPORT}")
-    return cast("list[dict[str, Any]]", listed)
+    return cast("list[dict[str, Any]]", found)
+
+
+def _is_feature(found: Any) -> bool:
+    return isinstance(found, dict) and isinstance(found.get("properties") or {}, dict)
 
 
 def name_of(feature: dict[str, Any], key: str) -> str | None:

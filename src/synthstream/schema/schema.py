@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
@@ -16,7 +16,7 @@ from synthstream.schema.binned import Binned
 from synthstream.schema.coercion import Frame, polars_frame
 from synthstream.schema.columns import Column, distinct
 from synthstream.schema.conditions import unknown
-from synthstream.schema.districts import Districts
+from synthstream.schema.districts import Districts, OfPlace
 from synthstream.schema.places import View
 from synthstream.schema.region import Domain
 from synthstream.workload import CodeArray, Workload
@@ -80,6 +80,12 @@ class Schema:
     def districts(self) -> dict[str, Districts]:
         """The districts of each place that has some."""
         return {column.place: column for column in self.columns if isinstance(column, Districts)}
+
+    def of_one_place(self, columns: Collection[int]) -> bool:
+        """Whether columns, by position, are grids or districts of one place alone."""
+        found = [self.columns[c] for c in columns]
+        places = [one.place for one in found if isinstance(one, OfPlace)]
+        return len(places) == len(found) and len(set(places)) == 1
 
     def unknown(self, name: str) -> str:
         """That there is no such column, and what may be meant, in a sentence."""

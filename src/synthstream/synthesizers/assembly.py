@@ -41,7 +41,7 @@ _MAKERS: dict[str, Make] = {}
 _EARLY = 2
 # Events times epsilon from which points are told better by Gaussian noise, of one column, and of several (decisions 47
 # and 76).
-MANY = {1: 3e5, 2: 1e6}
+_MANY = {1: 3e5, 2: 1e6}
 
 # What a claim takes for granted where a row of a CSV file may have many lines.
 _CLOSED = "every quotation mark of a CSV file is closed within its row"
@@ -103,8 +103,12 @@ def _by_laplace(config: StreamConfig) -> bool:
     if config.after is not None and config.synthesizer.kind == "points":
         return config.after.config.privacy.budget.pure or _by_laplace(config.after.config)
     settings, horizon = config.synthesizer, config.clock.horizon or LONG
-    expected = (settings.events_per_tick or 0.0) * horizon * config.privacy.budget.epsilon
-    return settings.kind == "points" and expected < MANY[min(len(config.schema.columns), 2)]
+    return settings.kind == "points" and (settings.events_per_tick or 0.0) * horizon < very_many(config)
+
+
+def very_many(config: StreamConfig) -> float:
+    """Number of points from which Gaussian noise tells more than Laplace noise, at the budget of a stream."""
+    return _MANY[min(len(config.schema.columns), 2)] / config.privacy.budget.epsilon
 
 
 def register(kind: str, make: Make, *, keys: tuple[str, ...] = (), points: bool = False) -> None:
