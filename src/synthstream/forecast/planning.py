@@ -17,6 +17,7 @@ import polars as pl
 
 from synthstream.config.config import StreamConfig, load
 from synthstream.errors import ConfigError
+from synthstream.forecast.budgets import never_rising
 from synthstream.forecast.parts import of_the_cut
 from synthstream.forecast.rates import Rate, moments_of, until
 from synthstream.forecast.several import in_periods
@@ -299,13 +300,14 @@ def _of_budgets(
 ) -> list[Budgeted]:
     """Forecasts at the configured budget, the first, and at others; without ``track`` of measured counts alone."""
     others = [c for c in (_with_part(config, part) for part in NEIGHBOURS) if c is not None]
-    made = [synthesizer_of(c) for c in (config, *others)]
+    configs = [config, *others]
+    made = [synthesizer_of(c) for c in configs]
     found = [[_forecast(m, config.own_clock, ticks, asked, per_tick) for ticks, asked in moments.items()] for m in made]
     if track is not None:
-        found = _simulated(config, made, found, per_tick, track)
+        found = _simulated(configs, made, found, per_tick, track)
     return [
         Budgeted(epsilon=c.privacy.budget.epsilon, forecasts=tuple(forecasts))
-        for c, forecasts in zip((config, *others), found, strict=True)
+        for c, forecasts in zip(configs, found, strict=True)
     ]
 
 
@@ -355,7 +357,7 @@ def _forecast(made: Synthesizer, clock: Clock, ticks: int, asked: str, per_tick:
 
 
 def _simulated(
-    config: StreamConfig,
+    configs: Sequence[StreamConfig],
     budgets: Sequence[Synthesizer],
     exact: Sequence[Sequence[Forecast]],
     per_tick: float,
@@ -365,11 +367,12 @@ def _simulated(
     ticks = [f.ticks for f in exact[0]]
     work: list[tuple[int, Callable[[], dict[int, RowErrors]]]] = []
     for k, made in enumerate(budgets):
-        pieces = made.simulations(config.schema, ticks=ticks, events_per_tick=per_tick, careful=k == 0)
+        pieces = made.simulations(configs[0].schema, ticks=ticks, events_per_tick=per_tick, careful=k == 0)
         work += [(k, piece) for piece in pieces]
     found: list[dict[int, RowErrors]] = [{} for _ in budgets]
     for k, piece in track(work):
         found[k] |= piece()
+    found = never_rising(found, [c.privacy.budget.epsilon for c in configs])
     return [
         [replace(f, rows=rows.get(f.ticks)) for f in forecasts] for forecasts, rows in zip(exact, found, strict=True)
     ]
