@@ -119,6 +119,28 @@ def test_a_check_ends_with_status_1_where_a_hand_is_needed(folder: Path) -> None
     assert [told[key] for key in ("keyless", "refused", "changed", "ahead")] == [True, True, [], False]
 
 
+@pytest.mark.parametrize("published", [True, False])
+def test_an_old_copy_of_the_state_is_told(tmp_path: Path, published: bool) -> None:
+    """By the releases; without any, by the file beside the state."""
+    visits([1, 1, 2]).write_parquet(tmp_path / "visits-1.parquet")
+    (tmp_path / "stream.toml").write_text(stream_toml(WARD, AGE, source("visits*.parquet"), *[SINK] * published))
+
+    def status() -> tuple[bool, bool]:
+        told = json.loads(synthstream("status", "stream.toml", "--json", cwd=tmp_path).stdout)
+        return told["old"], told["refused"]
+
+    assert synthstream("run", "stream.toml", "--yes", "--until", "2026-01-03", cwd=tmp_path).returncode == 0
+    shutil.copytree(tmp_path / "state", tmp_path / "copy")
+    assert synthstream("run", "stream.toml", "--until", "2026-01-04", cwd=tmp_path).returncode == 0
+    assert status() == (False, False)
+    shutil.rmtree(tmp_path / "state")
+    (tmp_path / "copy").rename(tmp_path / "state")
+    assert status() == (True, True)
+    shown = synthstream("status", "stream.toml", "--check", cwd=tmp_path)
+    assert (shown.returncode, "it is an old copy" in shown.stdout.replace("\n", " ")) == (1, True)
+    assert "it is an old copy" in synthstream("run", "stream.toml", cwd=tmp_path).stderr.replace("\n", " ")
+
+
 def test_a_newest_release_that_ends_in_the_future_is_told(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from synthstream.config.config import StreamConfig
+    from synthstream.publish.folder import Newest
     from synthstream.schema.clock import Clock
 
 
@@ -71,21 +72,12 @@ def facts(config: StreamConfig, *, simulate: bool = False, mirrors: bool = False
     """
     from synthstream.measured import stamped
     from synthstream.schema.clock import due
-    from synthstream.state.looking import to_look_at
-    from synthstream.stream.opening import begun, changes_from
+    from synthstream.stream.opening import begun
     from synthstream.synthesizers.succession import promise_of
 
     config = begun(config)
-    store = to_look_at(config.state)
-    started = store is not None
-    ledger, last, head, backup, changed = list[dict[str, Any]](), -1, None, False, list[str]()
-    if store is not None:
-        with closing(store):
-            marked, ledger, backup = store.population(), store.ledger(), store.is_copy
-            kept = None if marked is None else store.measurement(marked[0])
-            last, head = (-1, None) if kept is None else (kept.tick, kept.head)
-            changed = changes_from(config, store)
-    clock, sink, now = _clock(config) if changed else config.clock, config.sink, REAL.now()
+    started, ledger, last, head, refusals = _known(config)
+    clock, sink, now = _clock(config) if refusals["changed"] else config.clock, config.sink, REAL.now()
     ticks, horizon = last + 1, ledger[-1]["horizon"] if ledger else clock.horizon
     complete = horizon is not None and ticks >= horizon
     end = None if complete else clock.boundary(ticks + 1).isoformat()
@@ -97,8 +89,8 @@ def facts(config: StreamConfig, *, simulate: bool = False, mirrors: bool = False
         "simulated": simulate,
         "started": started,
         **gone,
-        "backup": backup,
-        "refused": any(gone.values()) or backup or bool(changed),
+        **refusals,
+        "refused": any((*gone.values(), *refusals.values())),
         "ahead": last >= 0 and clock.boundary(ticks) > now,
         "complete": complete,
         "claim": stamped(ledger[-1] if ledger else promise_of(config).facts, secure=not simulate),
@@ -109,10 +101,34 @@ def facts(config: StreamConfig, *, simulate: bool = False, mirrors: bool = False
         "last": None if last < 0 else {"tick": last, "end": upto, "head": head, "folder": folder},
         "next": None if end is None else {"tick": ticks, "end": end, "closes": clock.closes(ticks).isoformat()},
         "mirrors": _mirrors(config, last) if mirrors else [],
-        "changed": changed,
         "state": str(config.state),
         "releases": None if sink is None else str(sink.path),
     }
+
+
+def _known(config: StreamConfig) -> tuple[bool, list[dict[str, Any]], int, str | None, dict[str, Any]]:
+    """Whether there is a state; its ledger; tick and head of the newest release; and why `run` refuses to go on.
+
+    Raises:
+        StateError: there is a state, and it cannot be read.
+    """
+    from synthstream.publish.outlets import sink_of
+    from synthstream.state.looking import to_look_at
+    from synthstream.stream.opening import changes_from
+
+    newest: Newest | None = None
+    with suppress(SinkError):  # what is wrong with the newest release, `run` and `verify` say
+        newest = sink_of(config).last()
+    store = to_look_at(config.state)  # after that: what `run` publishes meanwhile is committed
+    if store is None:
+        return False, [], -1, None, {"backup": False, "old": False, "changed": []}
+    with closing(store):
+        marked = store.population()
+        kept = None if marked is None else store.measurement(marked[0])
+        last, head = (-1, None) if kept is None else (kept.tick, kept.head)
+        old = newest is not None and store.head(newest.tick) != newest.head
+        refusals = {"backup": store.is_copy, "old": old, "changed": changes_from(config, store)}
+        return True, store.ledger(), last, head, refusals
 
 
 def _gone(config: StreamConfig, last: int | None) -> dict[str, bool]:
@@ -177,6 +193,9 @@ def _print(shown: Console, found: dict[str, Any], config: Path) -> None:
         shown.print(f"This state is a backup; `run` will refuse. {adopt} goes on from it.", style="bold")
     elif found["missing"]:
         shown.print(f"The newest release is missing; `run` will refuse. {again} makes it again.", style="bold")
+    if found["old"] and not found["backup"]:
+        words = "Releases are published that this state did not make: it is an old copy, or another stream publishes"
+        shown.print(f"{words} there; `run` will refuse. Use the newest state.", style="bold")
     if found["keyless"]:
         shown.print("The key_file of [encryption] is not there; `run` will refuse.", style="bold")
     if found["ahead"]:
@@ -264,7 +283,9 @@ def _gauges(config: StreamConfig, found: dict[str, Any]) -> Iterator[Gauge]:
     yield Gauge("ticks_due", "Ticks that are over by the public clock and not released.", found["due"])
     if found["horizon"] is not None:
         yield Gauge("ticks_left", "Ticks that were paid for and not released.", found["horizon"] - found["ticks"])
-    yield Gauge("run_refused", "1 if run would refuse: state or key lost, backup, other settings.", found["refused"])
+    yield Gauge(
+        "run_refused", "1 if run would refuse: state or key lost, an old copy, other settings.", found["refused"]
+    )
     if found["last"] is not None:
         age = (REAL.now() - datetime.fromisoformat(found["last"]["end"])).total_seconds()
         yield Gauge("release_age_seconds", "Time since the newest released tick ended; not below 0.", round(age, 3))
