@@ -145,9 +145,28 @@ def _growth(scale: float) -> Fraction:
 
 def test_whole_numbers_add_up_that_are_not_negative(monkeypatch: pytest.MonkeyPatch) -> None:
     """Those of the two-sided law that are not negative follow the one-sided law; no more are taken than asked for."""
-    drawn = iter([[-1, 4, -3, 0, -7, -2], [5, 6, 9, 1]])
-    monkeypatch.setattr(joint, "discrete_laplace", lambda scale, size, *, entropy: np.array(next(drawn)))
+    drawn, asked = iter([[-1, 4, -3, 0, -7, -2], [5, 6, 9, 1]]), list[tuple[float, int]]()
+
+    def noted(scale: float, size: int, *, entropy: Entropy) -> IntArray:
+        asked.append((scale, size))
+        return np.array(next(drawn))
+
+    monkeypatch.setattr(joint, "discrete_laplace", noted)
     assert joint._geometric(3, 2.0, SeededGate(0).entropy) == 4 + 0 + 5
+    assert asked == [(2.0, 6), (2.0, 2)]
+
+
+def test_both_draws_of_the_largest_table_have_the_scale_that_was_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = list[tuple[object, float]]()
+
+    def noted(value: object, scale: float, entropy: Entropy) -> int:
+        asked.append((value, scale))
+        return 2
+
+    monkeypatch.setattr(joint, "_part", noted)
+    monkeypatch.setattr(joint, "_geometric", noted)
+    joint_laplace((3, 1), 0.7, entropy=SeededGate(0).entropy)
+    assert asked == [((1, 3), 0.7), (3, 0.7)]
 
 
 @pytest.mark.parametrize(("cells", "scale", "reach"), [((2, 1), 0.7, 9), ((1, 1), 2.0, 40), ((3,), 0.4, 6)])
