@@ -14,10 +14,13 @@ from synthstream import Stream
 from synthstream.errors import BudgetExceeded
 from synthstream.kernel.gate import Gate
 from synthstream.privacy import EXACT, Claim
+from synthstream.stream import succession
 from synthstream.synthesizers.assembly import claim_of, synthesizer_of
 from synthstream.synthesizers.simulation.seeded import SeededGate
 from tests.support.gates import Call, TracingGate
+from tests.support.halves import exact
 from tests.support.streams import KINDS, PERSONS, configured, published, rows
+from tests.support.successors import CUT, NEW, events, half, written
 
 
 def dearer(honest: Callable[[Any], Claim], times: Fraction) -> Callable[[Any], Claim]:
@@ -61,3 +64,19 @@ def test_a_claim_above_the_budget_opens_no_stream(kind: str, tmp_path: Path, mon
         stream.update(rows(40, 1))
         stream.release()
     assert any(drawn)
+
+
+def test_a_claim_above_its_budget_begins_no_successor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    old, new = half(tmp_path, events()), written(tmp_path, NEW, "new.toml")
+
+    def twice(*given: Any) -> Claim:
+        claim = claim_of(*given)
+        return replace(claim, rho=2 * claim.rho)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(succession, "claim_of", twice)
+        with pytest.raises(BudgetExceeded, match="No noise was drawn"):
+            succession.succeed(old, new, gates=exact)
+    with Stream(old, gates=exact) as stream:  # it goes on as if nothing had been said
+        assert stream.closed == CUT
+        assert len(stream.status()["spent"]) == 1
