@@ -7,10 +7,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from synthstream import Stream
+from synthstream import Stream, StreamConfig
 from synthstream.environment import Env
+from synthstream.errors import StateError
+from synthstream.state.store import Store
+from synthstream.stream import succession
 from synthstream.stream.succession import succeed
 from synthstream.stream.verification import verify
 from tests.support.environments import Interrupting
@@ -59,3 +63,19 @@ def test_a_tick_that_was_drawn_and_not_published_is_published_before_the_cut(tmp
     with Stream(config, gates=exact) as stream:
         list(stream.run())
     assert verify(config, rebuild=True).findings == []
+
+
+def test_a_tick_that_another_process_has_begun_to_draw_is_in_the_way_of_a_cut(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It did so after the old stream was closed, and before its end was written down."""
+    old, new, ended = half(tmp_path, events()), written(tmp_path, NEW, "new.toml"), succession._ended
+
+    def later(config: StreamConfig, store: Store) -> object:
+        with store.transaction("answer"):
+            store.put_answer(CUT, 0, "question", np.zeros(1, dtype=np.int64))
+        return ended(config, store)
+
+    monkeypatch.setattr(succession, "_ended", later)
+    with pytest.raises(StateError, match="another process has just drawn a tick"):
+        succeed(old, new, gates=exact)
