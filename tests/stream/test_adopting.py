@@ -67,6 +67,17 @@ def test_of_two_recoveries_at_once_one_is_refused_and_nothing_that_was_counted_i
     assert "visits.adopting" not in names(lost.state.parent)
 
 
+def test_releases_that_the_state_knows_and_that_are_gone_are_in_the_way(tmp_path: Path) -> None:
+    """Going on from those that are there, their ticks would be drawn a second time."""
+    config = half_run(tmp_path, "always")
+    backup(config, tmp_path / "backup")
+    shutil.rmtree(config.state)
+    (tmp_path / "backup/private").rename(config.state)
+    shutil.rmtree(tmp_path / "releases" / f"{HALF - 1:06}")
+    with pytest.raises(RecoveryRefused, match="would draw noise twice for ticks that were published"):
+        adopt(config)
+
+
 def test_who_may_not_list_the_folder_recovers_all_the_same(lost: StreamConfig, monkeypatch: pytest.MonkeyPatch) -> None:
     usual = os.open
 
