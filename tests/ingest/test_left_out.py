@@ -21,6 +21,7 @@ from synthstream.errors import ConfigError, FilesLeftOut, SourceError, StateMism
 from synthstream.ingest.draft import draft
 from synthstream.ingest.intake import Elsewhere
 from synthstream.stream.following import tell
+from tests.support.environments import Recording
 from tests.support.following import START, Hand
 from tests.support.gates import ExactGate
 from tests.support.streams import PERSONS, TICKS, configured, rows, text_of
@@ -60,6 +61,16 @@ def test_a_file_that_is_mended_counts_later_and_the_others_at_once(tmp_path: Pat
         assert sum(1 for _ in twin.run()) == TICKS
         if kind != PERSONS:  # of a person, a key decides which rows count
             assert total(twin) == total(stream) == 180
+
+
+def test_a_file_counts_in_the_commit_that_notes_that_it_has_counted(tmp_path: Path) -> None:
+    """Whoever is killed between two commits would count it again."""
+    config, env = configured(tmp_path, "always"), Recording()
+    for seed in (1, 2):
+        rows(60, seed).write_parquet(tmp_path / f"rows-{seed}.parquet")
+    with opened(config, env=env) as stream:
+        assert stream.ingest() == 2
+    assert env.names.count("commit counts") == 2
 
 
 def test_the_command_publishes_first_and_then_tells(tmp_path: Path) -> None:
