@@ -27,6 +27,7 @@ from synthstream.errors import (
     SchemaError,
     SinkError,
     SourceError,
+    StateCorrupt,
     StateError,
     StateMismatch,
     StateRolledBack,
@@ -704,6 +705,15 @@ def test_a_state_goes_on_only_with_its_own_numbers(config: StreamConfig, monkeyp
     monkeypatch.setattr("synthstream.privacy.rho_for", lambda epsilon, *, delta: 0.02)
     with pytest.raises(StateMismatch, match="other coefficients"):
         Stream(config)
+
+
+def test_counters_of_another_tick_draw_nothing(config: StreamConfig) -> None:
+    with Stream(config, gates=exact) as stream:
+        stream.release()
+        with stream._store.transaction("test"):
+            stream._store.put_counter(stream.mechanism.init())
+    with Stream(config, gates=exact) as stream, pytest.raises(StateCorrupt, match="or holds that of another tick"):
+        stream.release()
 
 
 def test_a_fixed_number_of_rows_from_none(folder: Path) -> None:
