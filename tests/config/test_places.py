@@ -173,7 +173,9 @@ def test_in_epochs_grids_share_their_part_by_the_way_from_cell_to_cell(box: str,
     single = config.workload.order == 1
     grids = single & (config.workload.lengths != config.schema.sizes[0])
     assert grids.sum() == single.sum() - 1 == 3
-    assert np.ptp(parts[grids] / config.workload.lengths[grids] ** power) == pytest.approx(0, abs=1e-9)
+    known = np.round(config.workload.lengths[grids] ** power, 6)  # its last digits are those of a library
+    assert np.ptp(parts[grids] / known) == pytest.approx(0, abs=1e-12)
+    assert np.ptp(known) > 1 or power == 0
 
 
 def test_tables_of_grids_do_without_what_large_tables_get_for_their_cells(monkeypatch: pytest.MonkeyPatch) -> None:
