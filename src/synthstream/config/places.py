@@ -366,9 +366,9 @@ def weights_of(
     if not grids.any():
         return tuple(weights.tolist())
     # As refreshes divide a part among tables; and as it is divided among grids, where an error of each weighs with the
-    # way to the next cell.
-    key = np.where(workload.order == 1, workload.lengths**0.6, 1.0)
-    wanted = np.where(workload.order == 1, workload.lengths**_POWER, 1.0)
+    # way to the next cell. The last digits of a power depend on the library and the processor.
+    powers = [np.round(workload.lengths**power, 6) for power in (0.6, _POWER)]
+    key, wanted = (np.where(workload.order == 1, each, 1.0) for each in powers)
     for order, part in ((1, _SINGLES), (2, _CROSSED)):
         theirs, ours = (workload.order == order) & held, (workload.order == order) & ~held
         if theirs.any() and ours.any():

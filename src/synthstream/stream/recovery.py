@@ -98,8 +98,9 @@ def adopt(
     _refuse_one_too_deep(config.state)
     for finding in published(config, sink, progress=progress)[:1]:
         raise RecoveryRefused(
-            f"The releases are not sound: {finding.where}: {finding.what}. Put them back first; "
-            "`synthstream verify stream.toml` lists all that is wrong. Nothing was changed."
+            f"The releases are not sound: {finding.where}: {finding.what}. Put them back first, "
+            "or go on with the version of Synthstream that made them; `synthstream verify stream.toml` lists all that "
+            "is wrong. Nothing was changed."
         )
     with alone_beside(config.state), _old(config, env) as store:
         if store is not None:
