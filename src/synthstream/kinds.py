@@ -115,11 +115,11 @@ def kind_of(name: PurePath) -> FileKind | None:
     """The kind of file that a name or a pattern says, packed or not, in any case; ``None`` if it says none.
 
     Example:
-        >>> kind_of(PurePath("A.CSV.gz")), kind_of(PurePath("rows-*.ndjson")), kind_of(PurePath("a"))
+        >>> kind_of(PurePath("A.CSV.GZ")), kind_of(PurePath("rows-*.ndjson")), kind_of(PurePath("a"))
         ('csv', 'jsonl', None)
     """
-    endings = [ending for ending in name.suffixes if ending not in COMPRESSED]
-    return _ENDINGS.get(endings[-1].lower() if endings else "")
+    endings = [ending for ending in map(str.lower, name.suffixes) if ending not in COMPRESSED]
+    return _ENDINGS.get(endings[-1] if endings else "")
 
 
 def is_text(name: str) -> bool:

@@ -71,7 +71,7 @@ def packed(name: str, content: bytes) -> bytes:
         ".gz": gzip.compress,
         ".zst": lambda data: bytes(pa.compress(data, "zstd", asbytes=True)),
     }
-    return pack.get(Path(name).suffix, bytes)(content)
+    return pack.get(Path(name).suffix.lower(), bytes)(content)
 
 
 def run(folder: Path, source: str, name: str, content: bytes) -> dict[str, bytes]:
@@ -85,7 +85,7 @@ def run(folder: Path, source: str, name: str, content: bytes) -> dict[str, bytes
     return files(folder / "releases")
 
 
-@pytest.mark.parametrize("name", ["export-1.csv", "export-1.csv.gz", "export-1.csv.zst"])
+@pytest.mark.parametrize("name", ["export-1.csv", "export-1.CSV.GZ", "export-1.csv.zst"])
 def test_a_german_export_counts_as_its_conversion(tmp_path: Path, name: str) -> None:
     plain = run(tmp_path / "plain", '[source]\nkind = "csv"\npath = "x.csv"\n', "x.csv", PLAIN.encode())
     assert run(tmp_path / "german", GERMAN, name, EXPORT.encode("cp1252")) == plain

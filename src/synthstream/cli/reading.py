@@ -128,12 +128,15 @@ def format_of(named: str | None, output: Path | None, *, place: str) -> str:
         return named or "csv"
     if not output.absolute().parent.is_dir():
         raise ConfigError(f"-o {output}: there is no folder {output.parent}.")
-    if named is None and output.suffix.removeprefix(".") not in _FORMATS:
+    ending = output.suffix.removeprefix(".").lower()
+    if named is not None and ending in _FORMATS and ending != named:
+        raise ConfigError(f"-o {output}: the name says {ending}, --format {named}: leave one out, or change it.")
+    if named is None and ending not in _FORMATS:
         endings = ", ".join(f".{ending}" for ending in _FORMATS)
         raise ConfigError(f"-o {output}: the name must end in one of {endings}, or say --format.")
     if Path(place).exists():
         check_output(Path(place), output, page=False)
-    return named or output.suffix.removeprefix(".")
+    return named or ending
 
 
 def write(frame: pl.DataFrame, output: Path | None, form: str, *, stamped: bool) -> None:

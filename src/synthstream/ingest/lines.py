@@ -32,9 +32,9 @@ def opened(path: Path, encoding: str) -> TextIO:
         OSError: the system cannot read it. Reading raises it too, without an errno, if what is packed is damaged.
     """
     encoding = "utf-8-sig" if encoding == "utf-8" else encoding
-    if path.suffix not in COMPRESSED:
+    if path.suffix.lower() not in COMPRESSED:
         return path.open(encoding=encoding, errors="replace", newline="")
-    unpacked: Any = pa.input_stream(path.open("rb"), compression=pa.Codec.detect(path.name).name)
+    unpacked: Any = pa.input_stream(path.open("rb"), compression=pa.Codec.detect(path.name.lower()).name)
     return io.TextIOWrapper(io.BufferedReader(unpacked, _BLOCK), encoding=encoding, errors="replace", newline="")
 
 
