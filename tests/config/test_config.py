@@ -78,6 +78,7 @@ def test_a_path_in_place_of_text_is_told() -> None:
         ("until = 2026-01-06", "until = 2026-02-01", ["horizon = 8", "31 ticks"]),
         ('every = "1d"', 'every = "1m"', ["7200 ticks", '"m" is minutes; a month is "1mo"']),
         ("horizon = 8", "horizon = 0", ["horizon = 0"]),
+        ('every = "1d"', "every = true", ["line 10", 'write it in quotes, as in "1d"']),
         ('state = "state"', 'state = ""', ["line 2: state = '': name a folder, as in \"state\""]),
         ('state = "state"', 'state = " "', ["line 2: state = ' ': name a folder"]),
         ('name = "ward"', 'name = " "', ["column ' ': name = ' ': must not be empty"]),

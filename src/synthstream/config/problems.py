@@ -198,7 +198,7 @@ class Problems:
         elif kind in ("float_type", "int_type") and re.fullmatch(_NUMBER, repr(found)):
             hint = "; write it without quotes"
         elif last == "every":
-            hint += f', as in "{found}d"'
+            hint += f', as in "{found if type(found) is int and found > 0 else 1}d"'
         said = detail["msg"].removeprefix("Value error, ").replace("valid tuple", "valid list")
         return f"{key} = {found!r}: {said[0].lower()}{said[1:]}{hint}"
 

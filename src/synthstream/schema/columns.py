@@ -182,7 +182,9 @@ class Category(Column):
                     f"{key} cells belong to it"
                 )
             if fold is not None and fold not in self.values:
-                raise SchemaError(f"column {self.name!r}: {key} is not one of its values")
+                raise SchemaError(
+                    f"column {self.name!r}: {key} is not one of its values. Add it there, or name one of them"
+                )
 
     @property
     def value_labels(self) -> tuple[str, ...]:
