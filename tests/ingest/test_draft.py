@@ -57,6 +57,16 @@ def test_a_header_alone_says_what_parts_it_and_who_is_left_out(tmp_path: Path) -
     assert all(f"\n# {key} =" in text for key in ("path", "timezone", "multiline"))
 
 
+@pytest.mark.parametrize(
+    ("name", "pattern"),
+    [("in/2026.01.CSV", "in/*.CSV"), ("a.csv.gz", "*.csv.gz"), ("x/visits.tsv", "x/*.tsv")],
+)
+def test_the_pattern_beside_a_file_ends_as_it_does(tmp_path: Path, name: str, pattern: str) -> None:
+    (tmp_path / name).parent.mkdir(exist_ok=True)
+    (tmp_path / name).write_bytes(gzip.compress(b"day,kind\n") if name.endswith(".gz") else b"day,kind\n")
+    assert f'\n# path = "{tmp_path}/{pattern}" ' in draft(tmp_path / name)
+
+
 def test_a_latitude_and_a_longitude_are_a_place(tmp_path: Path) -> None:
     path = tmp_path / "trips.csv"
     path.write_text("day,kind,pickup_lat,pickup_lng,Latitude,Longitude,dropoff_lat,place\n")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence, Set
 from dataclasses import replace
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 import pyarrow as pa
@@ -21,7 +21,7 @@ from synthstream.ingest.codebooks import (
     of_parquet,
     of_table_schema,
 )
-from synthstream.kinds import kind_of
+from synthstream.kinds import COMPRESSED, kind_of
 from synthstream.schema.coercion import require
 from synthstream.schema.dialects import holds
 from synthstream.schema.naming import coordinates_of, identifies, names_a_moment, names_a_person
@@ -158,7 +158,8 @@ def _source(kind: str, path: str | None, known: Codebook, columns: Sequence[Know
     lines += [f"sequence = {PUBLIC_BOUND}\n"] if path is None and "sequence" not in source else []
     # What no header tells of where files are and how texts are written: to be said where it is otherwise.
     if path is not None:
-        lines.append(f'# path = "in/*.{kind}"                 # a pattern: files that come later count, too\n')
+        pattern = f"{_toml(_beside(path))} ".ljust(28)
+        lines.append(f"# path = {pattern}# a pattern: files that come later count, too\n")
     if kind in ("csv", "jsonl") and not forms:
         lines.append(
             '# datetime_format = "%d.%m.%Y"      # where times are not written as 2026-01-31 or 2026-01-31T12:00:00\n'
@@ -168,6 +169,13 @@ def _source(kind: str, path: str | None, known: Codebook, columns: Sequence[Know
     if kind == "csv":
         lines.append("# multiline = true                  # where cells in quotation marks hold line ends\n")
     return "".join(lines)
+
+
+def _beside(path: str) -> str:
+    """A pattern of all files beside one whose names end as its own does."""
+    folder, name = os.path.split(path)
+    ends = [end for end in PurePath(name).suffixes[-2:] if end.lower() in COMPRESSED or kind_of(PurePath(f"x{end}"))]
+    return os.path.join(folder, "*" + "".join(ends))
 
 
 def _clock_of_points(columns: Sequence[Known]) -> list[str]:
