@@ -23,7 +23,7 @@ from typer.testing import CliRunner
 
 from synthstream import Releases, Stream, StreamConfig
 from synthstream.cli.app import app
-from synthstream.errors import ConfigError, SinkError
+from synthstream.errors import ConfigError, FileDamaged, SinkError
 from synthstream.evaluate.custodian import STAMP, truth_of_tables
 from synthstream.evaluate.custodian_page import _forecasts, custodian_page
 from synthstream.publish.history import History, history_of
@@ -621,6 +621,13 @@ def test_the_custodians_page_is_for_its_owner_alone(tmp_path: Path) -> None:
     assert output.stat().st_mode & 0o777 == 0o600
     assert seen == [(0o600, os.O_EXCL)]
     assert not list(tmp_path.glob(".custodian*"))
+
+
+def test_a_file_that_cannot_be_read_is_told_with_what_to_do(tmp_path: Path) -> None:
+    config = make(tmp_path, "always", rows=300)
+    (tmp_path / "rows-9.parquet").touch()
+    with pytest.raises(FileDamaged, match="or move it away if it was never counted"):
+        custodian_page(config, progress=quiet)
 
 
 @pytest.mark.parametrize("switch", [["--custodian"], []])

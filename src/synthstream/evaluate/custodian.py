@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import polars as pl
 
 from synthstream.config.config import StreamConfig
 from synthstream.counts import Private
-from synthstream.errors import ConfigError
+from synthstream.errors import ConfigError, FileDamaged, SchemaError
 from synthstream.ingest.bounding import arrivals, counting, from_bytes, unused
 from synthstream.ingest.counting import encode, files_of
+from synthstream.ingest.files import FileSource
 from synthstream.publish.history import Cells, History, Steps, Tick, evenly
 from synthstream.schema.coordinates import Coordinate
 from synthstream.workload import CodeArray, FloatArray, IntArray, Workload
@@ -136,7 +138,7 @@ def truth(config: StreamConfig, ticks: tuple[Tick, ...], *, count: Count, cells:
 
     paths = files.files()
     for i in progress(list(range(len(paths))), "reading the true events"):
-        for chunk in files.read(paths[i], chunk_rows=_CHUNK):
+        for chunk in _chunks(files, paths[i]):
             rows = encode(config, chunk)
             rows = rows.where(rows.ticks <= ends[-1])
             events += len(rows.codes)
@@ -147,6 +149,14 @@ def truth(config: StreamConfig, ticks: tuple[Tick, ...], *, count: Count, cells:
     if waiting:
         add(*_bounded(config, pl.concat(waiting)))
     return Truth(ticks=ticks, counts=np.cumsum(sums, axis=0), events=events)
+
+
+def _chunks(files: FileSource, path: Path) -> Iterator[pl.DataFrame]:
+    try:
+        yield from files.read(path, chunk_rows=_CHUNK)
+    except (FileDamaged, SchemaError) as error:
+        more = "The page needs all files of [source]: bring this one whole, or move it away if it was never counted."
+        raise type(error)(f"{error} {more}") from None
 
 
 def _bounded(config: StreamConfig, waiting: pl.DataFrame) -> tuple[CodeArray, IntArray, IntArray]:
