@@ -53,7 +53,7 @@ def test_days_become_ticks_of_the_clock() -> None:
     ]
     weekly = of(endless().replace('"1d"', '"1w"'), rows=False)
     assert [(f.ticks, f.asked) for f in weekly.forecasts] == [
-        (1, "day 1"),
+        (1, "tick 1"),
         (4, "day 30"),
         (52, "day 365"),
         (521, "day 3,650"),
@@ -62,7 +62,7 @@ def test_days_become_ticks_of_the_clock() -> None:
     assert [f.ticks for f in hourly.forecasts] == [24, 720, 8760, 87600]
     monthly = of(endless().replace('"1d"', '"1mo"'), rows=False)
     assert [(f.ticks, f.asked) for f in monthly.forecasts] == [
-        (1, "day 1, day 30"),
+        (1, "tick 1"),
         (12, "day 365"),
         (119, "day 3,650"),
     ]

@@ -95,20 +95,21 @@ def moments_of(clock: Clock, at_ticks: Sequence[int] | None) -> dict[int, str]:
             raise ConfigError("at_ticks: say after how many ticks, each 1 or more, as in 10,100")
         wanted = [(ticks, f"tick {ticks:,}") for ticks in sorted(set(at_ticks))]
     else:
-        wanted = [(_ticks_by(clock, days), f"day {days:,}") for days in AT_DAYS]
+        ended = [(_ticks_by(clock, days), days) for days in AT_DAYS]
+        wanted = [(ticks, f"day {days:,}") if ticks else (1, "tick 1") for ticks, days in ended]
         if clock.horizon is not None and wanted[-1][0] > clock.horizon:
             wanted = [one for one in wanted if one[0] < clock.horizon] + [(clock.horizon, "horizon")]
     for ticks, name in wanted:
         asked.setdefault(ticks if clock.horizon is None else min(ticks, clock.horizon), []).append(name)
-    return {ticks: ", ".join(names) for ticks, names in sorted(asked.items())}
+    return {ticks: ", ".join(dict.fromkeys(names)) for ticks, names in sorted(asked.items())}
 
 
 def _ticks_by(clock: Clock, days: int) -> int:
-    """Number of ticks that have ended ``days`` days after the start, whatever the horizon; 1 if none has."""
+    """Number of ticks that have ended ``days`` days after the start, whatever the horizon."""
     try:
-        return max(1, replace(clock, horizon=None, until=None).ended_before(clock.boundary(0) + timedelta(days=days)))
+        return replace(clock, horizon=None, until=None).ended_before(clock.boundary(0) + timedelta(days=days))
     except OverflowError:
-        return 1
+        return 0
 
 
 def until(clock: Clock, ticks: int) -> datetime | None:
