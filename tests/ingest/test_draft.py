@@ -67,6 +67,13 @@ def test_the_pattern_beside_a_file_ends_as_it_does(tmp_path: Path, name: str, pa
     assert f'\n# path = "{tmp_path}/{pattern}" ' in draft(tmp_path / name)
 
 
+def test_lines_of_json_are_told_what_to_draft_from(tmp_path: Path) -> None:
+    (tmp_path / "log.jsonl").write_text('{"SECRET": 1}\n')
+    with pytest.raises(SourceError, match="a CSV file that holds the names of the keys alone") as caught:
+        draft(tmp_path / "log.jsonl")
+    assert "SECRET" not in str(caught.value)
+
+
 def test_a_latitude_and_a_longitude_are_a_place(tmp_path: Path) -> None:
     path = tmp_path / "trips.csv"
     path.write_text("day,kind,pickup_lat,pickup_lng,Latitude,Longitude,dropoff_lat,place\n")

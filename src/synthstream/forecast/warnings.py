@@ -228,7 +228,8 @@ def _dots(config: StreamConfig) -> Iterator[Caution]:
         yield Caution(
             "columns",
             f"{', '.join(map(repr, names))}: keys of an object within an object are not followed. This is read from a "
-            "key of the whole name, dot included; where rows have none, it is missing in all of them, for ever.",
+            "key of the whole name, dot included; where rows have none, it is missing in all of them, for ever. "
+            "Make such rows flat first, as with jq.",
         )
 
 

@@ -209,7 +209,10 @@ def _of_file(path: Path, kind: str, codebook: Path | None) -> Codebook:
         why = getattr(error, "strerror", None) or "it may be truncated or of another kind"
         raise SourceError(f"{path} cannot be read as {kind}: {why}.") from None
     if kind == "jsonl":
-        raise SourceError(f"{path}: lines of JSON have no header, and no row is read. Name a --codebook.")
+        raise SourceError(
+            f"{path}: lines of JSON have no header, and no row is read. Name a --codebook; or "
+            "draft from a CSV file that holds the names of the keys alone, and change kind and path."
+        )
     if path.is_dir():
         raise SourceError(f"{path}: this is a folder. Name one of the files in it; no row is read.")
     raise SourceError(f"{path}: only files that end in .parquet, .csv or .jsonl can be drafted from")
