@@ -106,6 +106,21 @@ def test_bars_are_there_in_colours_of_ones_own_choice(driver: Any, folder: Path)
     assert driver.execute_script(seen) == plain
 
 
+@pytest.mark.parametrize("width", [360, 1200])
+def test_a_label_with_wide_letters_is_not_broken(driver: Any, folder: Path, width: int) -> None:
+    found = page(folder, "report")
+    assert found is not None
+    show(driver, found, width=width)
+    heights = driver.execute_script(
+        """
+        const table = document.querySelector('table.bars'), label = table.querySelector('tbody th');
+        table.style.setProperty('--label', '9ch');
+        return ['Monday', 'Wednesday'].map(text => (label.textContent = text, label.getBoundingClientRect().height));
+        """
+    )
+    assert heights[0] == heights[1]
+
+
 def test_a_phone_tells_that_the_table_of_errors_goes_on(driver: Any, folder: Path) -> None:
     plan = page(folder, "plan")
     assert plan is not None
