@@ -49,6 +49,22 @@ def test_the_reference_names_all_that_is_public() -> None:
     assert "errors" in listed  # which holds SynthstreamError
 
 
+def test_the_errors_of_many_tables_and_of_one() -> None:
+    page = (ROOT / "docs" / "concepts" / "error.md").read_text()
+    text = (ROOT / "examples" / "evictions" / "stream.toml").read_text()
+    always = text.replace('kind = "table"', 'kind = "table"\nmeasure = "always"')
+    every, mixed = (
+        synthstream.plan(
+            synthstream.StreamConfig.from_toml(each, base=ROOT / "examples" / "evictions"), at_ticks=[520], rows=False
+        )
+        .forecasts[0]
+        .stderr
+        for each in (always, text)
+    )
+    assert f"standard error of {every[2]:.0f} after 520 ticks; one table alone has {every[2] / 254**0.5:.0f}." in page
+    assert f"it is {max(mixed.values()):.0f} or less after the last tick" in page
+
+
 CUSTODIAN = (ROOT / "docs" / "guides" / "custodian.md").read_text()
 HORIZONS = re.findall(
     r"^\| (\d[\d,]*|unbounded|a successor each year) " + r"\| ([\d /]+) " * 4 + r"\|", CUSTODIAN, re.MULTILINE
