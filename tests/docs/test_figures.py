@@ -66,6 +66,18 @@ def test_the_errors_of_many_tables_and_of_one() -> None:
 
 
 CUSTODIAN = (ROOT / "docs" / "guides" / "custodian.md").read_text()
+
+
+def test_the_errors_of_the_custodians_example() -> None:
+    (text,) = re.findall(r'title="stream.toml"\n(.*?)```', CUSTODIAN, re.DOTALL)
+    config = synthstream.StreamConfig.from_toml(text)
+    found = synthstream.plan(config, at_ticks=[1, *range(53, 105)], rows=False).forecasts
+    first, *later = (round(forecast.stderr[1], -1) for forecast in found)
+    assert (
+        f"± {first:.0f} in the first week, and ± {min(later):.0f} to {max(later):.0f} in the second year" in CUSTODIAN
+    )
+
+
 HORIZONS = re.findall(
     r"^\| (\d[\d,]*|unbounded|a successor each year) " + r"\| ([\d /]+) " * 4 + r"\|", CUSTODIAN, re.MULTILINE
 )
