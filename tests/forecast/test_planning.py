@@ -39,6 +39,18 @@ def endless(text: str = GOOD) -> str:
     return text.replace("horizon = 8", 'horizon = "unbounded"').replace("until = 2026-01-06\n", "")
 
 
+def test_a_column_that_no_table_holds_is_told() -> None:
+    place = '[[columns]]\nname = "at"\ntype = "place"\ncoordinates = ["x", "y"]\nbounds = [[0, 1], [0, 1]]\n'
+    listed = GOOD + place + '[synthesizer]\nmarginals = [["ward"]]\n'
+    found = of(listed, rows=False)
+    (told,) = (one for one in found.cautions if one.about == "synthesizer.marginals")
+    assert told.words.startswith("No table holds age, at_1, ")
+    assert not any("Places" in note for note in found.notes)
+    assert not any("No table" in one.words for one in of(listed + "near = 9\n", rows=False).cautions)
+    every = listed.replace('[["ward"]]', '[["ward"], ["age"], ["at_1"]]')
+    assert not any("No table" in one.words for one in of(every, rows=False).cautions)
+
+
 # -- when ------------------------------------------------------------------------------------------------------------
 
 

@@ -104,6 +104,11 @@ class SynthesizerConfig(Section):
         return self.growth if "growth" in self.model_fields_set else _REFRESH_GROWTH
 
     @property
+    def listed(self) -> bool:
+        """Whether ``marginals`` lists all tables that there are."""
+        return self.marginals is not None and self.near is None
+
+    @property
     def points(self) -> bool:
         """Whether columns are coordinates of points."""
         return SYNTHESIZERS[self.kind].points
@@ -212,7 +217,7 @@ def workload_of(section: SynthesizerConfig, schema: Schema) -> Workload:
     if section.order is not None and (section.marginals is not None or section.near is not None):
         raise ConfigError(f"give either order or {'near' if section.marginals is None else 'marginals'}, not both")
     found: list[tuple[int, ...]] = [()]
-    if section.marginals is None or section.near is not None:
+    if not section.listed:
         every = Workload.all_up_to(min(section.order or 2, len(schema.names)), sizes=schema.sizes)
         found = [one for one in every.marginals if counted(schema, one) and is_near(one, section.near, schema)]
     for names in section.marginals or ():

@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from synthstream.config.config import StreamConfig
 from synthstream.schema.binned import Number
 from synthstream.schema.columns import MISSING, OTHER, Category
+from synthstream.schema.conditions import first
+from synthstream.schema.districts import OfPlace
 
 # Values that sound like own cells, and which cells count there.
 _OWN = {OTHER: ("other", "others"), MISSING: ("missing", "unknown")}
@@ -17,7 +19,8 @@ _NARROWER = 10
 
 
 def of_values(config: StreamConfig) -> Iterator[tuple[str, str]]:
-    """Warnings of columns, each by itself: what it is about, and the words."""
+    """Warnings of columns: what it is about, and the words."""
+    yield from (("synthesizer.marginals", each) for each in _in_no_table(config))
     for column in config.schema.columns:
         words: Iterator[str] = iter(())
         if isinstance(column, Category) and column.type == "category":
@@ -25,6 +28,22 @@ def of_values(config: StreamConfig) -> Iterator[tuple[str, str]]:
         elif isinstance(column, Number):
             words = _bins_of_zero(column)
         yield from ((f"columns.{column.name}", each) for each in words)
+
+
+def _in_no_table(config: StreamConfig) -> Iterator[str]:
+    """Columns of which nothing is measured. A place is measured by any of its columns, in part."""
+    columns, workload = config.schema.columns, config.workload
+    if workload is None:
+        return
+    there = {columns[c] for marginal in workload.marginals for c in marginal}
+    places = {column.place for column in there if isinstance(column, OfPlace)}
+    left = [c.name for c in columns if c not in there and not (isinstance(c, OfPlace) and c.place in places)]
+    if left:
+        yield (
+            f"No table holds {first(left)}. Nothing is measured of them, and rows have their values in equal parts, "
+            f'whatever the data hold. List each, as in ["{left[0]}"]. Or say near = {len(columns)} as well: then all '
+            "tables of one column and of two are there, too."
+        )
 
 
 def _of_list(column: Category) -> Iterator[str]:

@@ -388,7 +388,7 @@ def notes_of(config: StreamConfig, at_ticks: Sequence[int] | None = None) -> tup
         if config.schema.region.beyond > BEYOND:
             share = f"{100 * config.schema.region.beyond:.2g} % of the polygons' area"
             notes.append(f"Region: {share} lies outside of the box. Events there count in the nearest cell inside.")
-    if config.schema.places:
+    if config.schema.places and not config.synthesizer.listed:
         notes.append(f"Places: {words_of(config.schema)} Grids get a part of the budget of their own.")
     if allowed := config.constraints.words(config.schema):
         notes.append(
