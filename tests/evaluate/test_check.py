@@ -72,7 +72,7 @@ def test_good_rows_are_fine(tmp_path: Path) -> None:
 def test_a_pattern_that_no_file_fits_is_named(tmp_path: Path) -> None:
     found = told(tmp_path, toml().replace("rows-*", "visits-*"), rows())
     assert found.verdict == Level.STOP
-    assert words(found) == f"[source]: No file fits source.path = {tmp_path / 'visits-*.csv'}."
+    assert words(found) == f"[source]: No file fits source.path = {tmp_path / 'visits-*.csv'}; capitals count."
 
 
 def test_the_type_of_a_time_is_told_where_it_is_no_text(tmp_path: Path) -> None:

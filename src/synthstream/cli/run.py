@@ -192,7 +192,7 @@ def _no_file(shown: Console, stream: Stream) -> None:
 
     source = files_of(stream.config)
     if stream.closed == 0 and source is not None and not source.files():
-        what = "Ticks that are over are released all the same, without events: check the pattern"
+        what = "Ticks that are over are released all the same, without events: check the pattern, and capitals in it"
         shown.print(f"Warning: source.path = {source.path}: no file fits this pattern yet. {what}.", style="bold")
 
 

@@ -179,7 +179,8 @@ def _some(
 def _files(config: StreamConfig, looked: Looked) -> Iterator[Finding]:
     if not looked.files and not looked.refused and not looked.frames:
         counted = f"All files ({looked.known:,}) were counted before; name those that you want to look at again."
-        none = f"No file fits source.path = {config.source.path}." if config.source else "There is no file to look at."
+        path = None if config.source is None else config.source.path
+        none = "There is no file to look at." if path is None else f"No file fits source.path = {path}; capitals count."
         level, words = (Level.FINE, counted) if looked.known else (Level.STOP, none)
         yield Finding(level=level, about="[source]", words=words)
     same = dict[Finding, list[Path]]()  # what is said of several files is said once
