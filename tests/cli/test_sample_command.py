@@ -119,6 +119,7 @@ def test_between_two_dates(folder: Path) -> None:
         (["--where", "ward > 5"], "a text is compared with a number"),
         (["-o", "rows.xlsx"], "must end in one of .csv, .parquet, .jsonl"),
         (["-o", "rows.parquet", "--format", "csv"], "the name says parquet, --format csv: leave one out, or change it"),
+        (["-o", "rows.csv.gz", "--format", "csv"], "packed files are not written. Leave .gz out"),
         (["-o", "nowhere/rows.csv"], "there is no folder nowhere"),
         (["--format", "excel"], "must be one of csv, parquet, jsonl"),
     ],

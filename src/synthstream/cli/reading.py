@@ -15,6 +15,7 @@ import typer
 from synthstream.cli.common import check_output
 from synthstream.cli.runtime import fail
 from synthstream.errors import ConfigError, NotReleased
+from synthstream.kinds import COMPRESSED
 
 if TYPE_CHECKING:
     import polars as pl
@@ -129,6 +130,8 @@ def format_of(named: str | None, output: Path | None, *, place: str) -> str:
     if not output.absolute().parent.is_dir():
         raise ConfigError(f"-o {output}: there is no folder {output.parent}.")
     ending = output.suffix.removeprefix(".").lower()
+    if f".{ending}" in COMPRESSED:
+        raise ConfigError(f"-o {output}: packed files are not written. Leave .{ending} out, and pack it afterwards.")
     if named is not None and ending in _FORMATS and ending != named:
         raise ConfigError(f"-o {output}: the name says {ending}, --format {named}: leave one out, or change it.")
     if named is None and ending not in _FORMATS:
