@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from synthstream.config.config import StreamConfig
+from synthstream.config.texts import filled
 from synthstream.kinds import spelled
 from synthstream.privacy import Unit
 from synthstream.publish.folder import SERIES
@@ -46,30 +47,26 @@ def readme(config: StreamConfig, manifest: Mapping[str, Any], where: str) -> str
     Args:
         where: what stands before names of its files, such as ``000007/``; empty in a site's ``latest``.
     """
-    clock, about, tick = config.clock, config.publication, manifest["tick"]
-    wall = f"on the wall clock of {clock.timezone}"
-    parts = [
-        f"{MARK}\n\n# {title_of(config, manifest)}",
-        f"**{manifest['warning']}.**" if "warning" in manifest else "",
-        about.description or "",
-        f"The release of tick {tick} of the stream `{config.name}`: synthetic rows, and counts with noise, of all "
-        f"events from {written(clock.boundary(0))} to before {written(clock.boundary(tick + 1))}, {wall}"
-        f"{' that count' if config.privacy.unit.of_persons else ''}. A tick is {spelled(clock.every)}. An event is "
-        f"one row of the data, with the columns {', '.join(config.schema.names)}; `datapackage.json` says what each "
-        "means. No synthetic row stands for a real event.",
-        "\n".join(
-            f"| {a} | {b} |" for a, b in [("to know", "take"), ("---", "---"), *_answers(config, manifest, where)]
-        ),
-        _caution(config),
-        left_out(config.privacy.unit),
-        less(config),
-        f"**What is promised.** {manifest['claim']['words']}",
-        f"**To cite it.** {cited(config, manifest)}",
-        f"**Licence.** {about.licence}" if about.licence else "",
-        f"**Contact.** {about.contact}" if about.contact else "",
-        _address(tick, where),
-    ]
-    return "\n\n".join(part for part in parts if part) + "\n"
+    clock, tick = config.clock, manifest["tick"]
+    return filled(
+        "publish",
+        "README.md.jinja",
+        mark=MARK,
+        title=title_of(config, manifest),
+        config=config,
+        about=config.publication,
+        manifest=manifest,
+        tick=tick,
+        start=written(clock.boundary(0)),
+        end=written(clock.boundary(tick + 1)),
+        every=spelled(clock.every),
+        where=where,
+        site=not where,
+        history=has_history(config),
+        files={"history": HISTORY, "series": SERIES, "listed": LISTED, "sums": SUMS},
+        limits=[left_out(config.privacy.unit), less(config)],
+        cited=cited(config, manifest),
+    )
 
 
 def within(unit: Unit) -> str:
@@ -128,54 +125,3 @@ def falling(unit: Unit) -> str:
         return ""
     fewer = "the longer a stream runs, the fewer can count" if unit.per is None else "late in a period fewer can count"
     return f"{fewer}, so that a series can fall though nothing changed"
-
-
-def _caution(config: StreamConfig) -> str:
-    found = "Rows are made from the noisy counts. No error is known for a `count` of rows"
-    if config.workload is None:
-        return f"{found}, and where in its finest cell a row lies is invented."
-    bar = " An error bar is `measured` plus and minus two `stderr`." if has_history(config) else ""
-    return (
-        f"{found}, they relate at most two columns at a time, and where in its bin a row lies is invented: they are "
-        f"for models and pictures of many events, not for counts of few.{bar}"
-    )
-
-
-def _answers(config: StreamConfig, manifest: Mapping[str, Any], where: str) -> list[tuple[str, str]]:
-    """Questions, and the files that answer them."""
-    tables, site = f"`{where}tables.parquet`", not where
-    found = [
-        (
-            "how many, of one column or two",
-            f"{tables}: `measured`, with its error `stderr`; it counts from tick `since` on"
-            f"{', in `tables.csv` from the date `counted_from` to before `counted_before`' if site else ''}",
-        )
-    ]
-    if config.workload is None:
-        found = [("how many in a part of the box", f"{tables}: the nodes of a tree")]
-    elif not has_history(config):
-        found = [("how many", f"{tables}: `count` in the rows; which errors are known, `stderr` says")]
-    if has_history(config) and site:
-        found += [
-            ("how many in one tick, month or year: a trend", f"`{HISTORY}`: all of them, `measured` with `stderr`")
-        ]
-    elif SERIES in manifest["files"]:
-        found += [("how many in one tick: a trend", f"`{SERIES}` of each release, lines with `span` = `tick`")]
-    found += [("models and pictures of rows", f"`{where}rows.parquet`")]
-    if site:
-        found += [
-            ("charts and maps", "`explorer.html` and `index.html`, in a browser"),
-            ("older releases", f"`{LISTED}`"),
-        ]
-    return [*found, ("hashes, and the promise in numbers", f"`{where}manifest.json`")]
-
-
-def _address(tick: int, where: str) -> str:
-    check = "`manifest.json` has the SHA-256 of each Parquet file, and a chain that binds it to all releases before."
-    if where:
-        return f"**Address.** Folders with numbers never change; `{where}` is the newest. **To check it.** {check}"
-    return (
-        "Each Parquet file but `measured.parquet` is there as CSV too. **Address.** This folder, `latest/`, keeps its "
-        f"address and always has the newest release; this one stays in `../releases/{tick:06d}/`. **To check it.** "
-        f"`sha256sum -c {SUMS}`; {check}"
-    )
