@@ -10,11 +10,13 @@ from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from enum import Enum
 from ipaddress import IPv4Address, IPv6Address
-from typing import Any
+from typing import Any, TypeVar
 from uuid import UUID
 
 import numpy as np
 import polars as pl
+
+T = TypeVar("T")
 
 # Days since 1970 of 0001-01-03 and 9998-12-30: with room for any time zone.
 _FIRST_DAY, _LAST_DAY = -719_160, 2_932_530
@@ -77,15 +79,24 @@ def one_by_one(name: str, number: int, cell: Callable[[int], object]) -> pl.Seri
     Args:
         cell: hands out the cell at a place.
     """
-    found: list[str | None] = []
+
+    def text(i: int) -> str | None:
+        found = text_of(cell(i))
+        # Of a class of its own, a text may answer with anything: ask the built-in type.
+        return None if found is None else str.encode(found, errors="backslashreplace").decode()
+
+    return pl.Series(name, handed_out(number, text), dtype=pl.String)
+
+
+def handed_out(number: int, cell: Callable[[int], T]) -> list[T | None]:
+    """The cell at each place, asked for by itself; ``None`` for what raises."""
+    found: list[T | None] = []
     for i in range(number):
         try:
-            text = text_of(cell(i))
-            # Of a class of its own, a text may answer with anything: ask the built-in type.
-            found.append(None if text is None else str.encode(text, errors="backslashreplace").decode())
+            found.append(cell(i))
         except (Exception, pl.exceptions.PanicException):  # a private cell must not raise, whatever it is
             found.append(None)
-    return pl.Series(name, found, dtype=pl.String)
+    return found
 
 
 def text_of(value: object) -> str | None:

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from synthstream.errors import SchemaError
-from synthstream.schema.cells import LAST_SECOND, library_of, one_by_one, plain, text_of_float, within_range
+from synthstream.schema.cells import LAST_SECOND, handed_out, library_of, one_by_one, plain, text_of_float, within_range
 from synthstream.schema.conditions import first
 from synthstream.workload import FloatArray, IntArray
 
@@ -163,13 +163,8 @@ def _pandas_column(name: str, column: Any) -> pl.Series:
 
 def _objects(name: str, number: int, cell: Callable[[int], object]) -> pl.Series:
     """Python objects as they are; null for what cannot be handed out. Each is read by itself."""
-    found: list[object] = [object()]  # polars goes by the first one: a plain one
-    for i in range(number):
-        try:
-            found.append(cell(i))
-        except (Exception, pl.exceptions.PanicException):  # a private cell must not raise, whatever it is
-            found.append(None)
-    return pl.Series(name, found, dtype=pl.Object)[1:]
+    # Polars goes by the first one: a plain one.
+    return pl.Series(name, [object(), *handed_out(number, cell)], dtype=pl.Object)[1:]
 
 
 def _arrow_column(name: str, column: Any) -> pl.Series:
