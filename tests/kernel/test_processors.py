@@ -49,7 +49,7 @@ DIGESTS = {
     "participation 20": "8e00263a17ab3b69",
     "Points 500": "0eedc9243889754b",
     "Marginals 500": "6ebc74aac9f4e256",
-    "Refreshed 500": "9bc66fde343fbbaa",
+    "Refreshed 500": "38f4812e0969e94e",
     "Selective 500": "a1e883be9a127af2",
     "participation 500": "02580585a5b5fb0f",
     "Points None": "0e27f7f95a11d789",
