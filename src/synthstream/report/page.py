@@ -18,7 +18,7 @@ from markupsafe import Markup
 
 from synthstream.errors import ConfigError
 from synthstream.kinds import span, spelled
-from synthstream.report.scales import number, ranged, size_of
+from synthstream.report.scales import number, ranged
 
 
 @lru_cache(maxsize=1)
@@ -29,7 +29,7 @@ def environment() -> Environment:
         autoescape=True,
         undefined=StrictUndefined,
     )
-    for each in (moment, number, period, ranged, size_of, small, span, spelled, until):
+    for each in (moment, number, period, ranged, small, span, spelled, until):
         found.filters[each.__name__] = each
     source, _, _ = PackageLoader("synthstream.report").get_source(found, "style.css")
     style = re.sub(r"/\*.*?\*/", "", source, flags=re.DOTALL)  # without comments and indentation

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 from synthstream.forecast.warnings import deviation
 from synthstream.report.charts import Series, Table, line_chart
-from synthstream.report.page import moment, render
+from synthstream.report.page import moment, render, small
 from synthstream.report.promise import Promise, whom
-from synthstream.report.scales import logarithmic, number
+from synthstream.report.scales import logarithmic, number, size_of
 
 if TYPE_CHECKING:
     from markupsafe import Markup
@@ -38,11 +38,35 @@ def plan_page(found: Plan) -> str:
             delta=found.promise["delta"],
             whom=whom(found.claim.unit.kind, found.claim.unit.per),
         ),
+        facts=_facts(found),
         deviation=deviation(found.tables),
         measured=[_chart(found, title, note, error) for title, note, error in _measured(found)],
         rows=[_chart(found, title, note, error) for title, note, error in _rows(found)],
         table=_table(found),
     )
+
+
+def _facts(found: Plan) -> list[tuple[str, str, str]]:
+    """The page's key figures: what, how much, and a remark."""
+    epsilon, delta = found.promise["epsilon"], found.promise["delta"]
+    remark = f"delta {small(delta)}" if delta else "pure"
+    parts = f"; epsilon {found.budget.epsilon:g} from the cut on" if "parts" in found.promise else ""
+    facts = [
+        ("Budget", f"epsilon {epsilon:g}", f"{remark}, for everything that is ever published{parts}"),
+        ("Protected", "a person" if found.claim.unit.of_persons else "one event", found.claim.unit.words),
+        ("Cells", f"{found.cells:,}", "at most" if not found.tables else f"in {sum(found.tables.values()):,} tables"),
+        (
+            "Memory",
+            f"{found.memory_bytes / 1e6:,.0f} MB",
+            f"on disk up to {size_of(found.state_bytes)}, and {size_of(found.tick_bytes)} a tick",
+        ),
+    ]
+    if found.release_seconds is not None:
+        time = f"{float(f'{found.release_seconds:.2g}'):,g} s"
+        facts.append(("Time", time, "to compute the release of the last line, on this machine"))
+    guess = "assumed: no rate was given" if found.assumed else "a public guess"
+    facts.append(("Events", f"{found.expected.number:,g} a {found.expected.per}", guess))
+    return facts
 
 
 def _measured(found: Plan) -> list[tuple[str, str, Error]]:
