@@ -92,6 +92,13 @@ class Workload:
         """Number of cells of each marginal, shape ``(marginals,)``."""
         return np.array([math.prod(shape) for shape in self.shapes], dtype=np.int64)
 
+    def cells_to(self, power: float) -> FloatArray:
+        """Number of cells of each marginal to a power, shape ``(marginals,)``.
+
+        To six decimals: the last digits depend on library and processor, and shares of a budget must not.
+        """
+        return np.round(self.lengths**power, 6)
+
     @cached_property
     def offsets(self) -> IntArray:
         """Position of each marginal's first cell, and the number of cells; shape ``(marginals + 1,)``."""

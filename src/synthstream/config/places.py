@@ -366,9 +366,8 @@ def weights_of(
     if not grids.any():
         return tuple(weights.tolist())
     # As refreshes divide a part among tables; and as it is divided among grids, where an error of each weighs with the
-    # way to the next cell. The last digits of a power depend on the library and the processor.
-    powers = [np.round(workload.lengths**power, 6) for power in (0.6, _POWER)]
-    key, wanted = (np.where(workload.order == 1, each, 1.0) for each in powers)
+    # way to the next cell.
+    key, wanted = (np.where(workload.order == 1, workload.cells_to(power), 1.0) for power in (0.6, _POWER))
     for order, part in ((1, _SINGLES), (2, _CROSSED)):
         theirs, ours = (workload.order == order) & held, (workload.order == order) & ~held
         if theirs.any() and ours.any():
@@ -388,8 +387,7 @@ def weights_in_epochs(schema: Schema, workload: Workload) -> tuple[float, ...] |
     roots, grids = np.sqrt(workload.lengths), np.zeros(len(workload.lengths))
     for q, marginal in enumerate(workload.marginals):
         if len(marginal) == 1 and isinstance(view := schema.columns[marginal[0]], View):
-            # The last digits of a power depend on the library and the processor.
-            grids[q] = np.round(workload.lengths[q] ** _POWERS_IN_EPOCHS[len(view.bounds)], 6)
+            grids[q] = workload.cells_to(_POWERS_IN_EPOCHS[len(view.bounds)])[q]
     if not grids.any():
         return None
     ours, theirs = roots[(workload.order == 1) & (grids == 0)].sum(), roots[grids > 0].sum()

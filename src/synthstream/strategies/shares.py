@@ -79,9 +79,7 @@ def at_refreshes(workload: Workload, *, weights: Sequence[float] | None) -> tupl
         weights: of each table within its part; left out: all the same, and of larger ones :func:`by_size`.
     """
     order, known = workload.order, _all(workload, weights)
-    # The last digits of a power depend on the library and the processor.
-    powers = [np.round(workload.lengths**power, 6) for power in _POWERS]
-    cells = [np.where(order == 1, known * power, 0.0) for power in powers]
+    cells = [np.where(order == 1, known * workload.cells_to(power), 0.0) for power in _POWERS]
     often, singles = (each / (each.sum() or 1.0) for each in cells)
     if weights is None:
         known = by_size(workload)
@@ -110,7 +108,7 @@ def by_size(workload: Workload) -> FloatArray:
         return np.ones(larger.size)
     more = np.maximum(workload.lengths / workload.lengths[larger].mean(), 1.0) ** _LARGE - 1
     more *= min(1.0, _MOST / max(float(more[larger].mean()), _MOST))
-    return np.where(larger, np.round(1 + more, 6), 1.0)  # rounded: see at_refreshes
+    return np.where(larger, np.round(1 + more, 6), 1.0)  # rounded: see Workload.cells_to
 
 
 class EpochShares(NamedTuple):
