@@ -49,6 +49,7 @@ def schema_init(
     synthstream schema init trips.csv --codebook datapackage.json > stream.toml
     synthstream schema init postgres:public.trips > stream.toml
     """
+    from synthstream.config.problems import PUBLIC_BOUND
     from synthstream.ingest.draft import draft
 
     text = draft(data, op=op, base=None if output is None else output.parent, codebook=codebook, service=service)
@@ -62,7 +63,7 @@ def schema_init(
         raise ConfigError(f"-o {output} is there already, and is not written over. Name a new file.") from None
     except FileNotFoundError:
         raise ConfigError(f"-o {output}: there is no folder {output.parent}.") from None
-    say(f"A draft is in {output}. Fill in every TODO-public; then: synthstream plan {output}")
+    say(f"A draft is in {output}. Fill in every {PUBLIC_BOUND}; then: synthstream plan {output}")
 
 
 def plan_command(
