@@ -108,10 +108,10 @@ _FEW = 100
 # A stream without end is served by so many refreshes, and begins anew with so many. The variance of the last of them
 # would count so much beside the first one's: few streams live to see it.
 _ENDLESS, _SELDOM = 96, 0.3
-# The variance of a refresh counts at least so much, beside the one that counts most: the first ones of a long horizon
-# serve few ticks, and little is lost later. From the first number for a horizon of up to 250 ticks to the second for
-# one of 1,500 and more, whose first tenth is as many releases as a whole short one.
-_LEAST, _LEAST_OF_LONG, _TICKS = 0.01, 0.06, 25_000
+# The variance of a refresh counts at least so large a part of that of the one that counts most: the horizon by the
+# first number of ticks, but no less than the second number and no more than the third. Early refreshes of a long
+# horizon serve few ticks, and little is lost later; yet its first tenth is as many releases as a whole short one.
+_TICKS, _LEAST, _LEAST_OF_LONG = 25_000, 0.01, 0.06
 # So the closing refresh counts, beside the one that counts most: what it tells stays. Others are 1 to 2 % less exact.
 _CLOSING = 1.5
 # How much a refresh that may come early counts, beside the last of the others, if it comes at all.
@@ -209,7 +209,7 @@ class RefreshTimes:
         ages = pairwise([*self.ages, self.horizon + 1])
         found = [(end - begin) * float(begin) ** late for begin, end in ages]
         found[-1] = _CLOSING * max(found)
-        least = min(max(_LEAST, self.horizon / _TICKS), _LEAST_OF_LONG) * max(found)
+        least = min(max(self.horizon / _TICKS, _LEAST), _LEAST_OF_LONG) * max(found)
         weights = tuple(max(weight, least) for weight in found)
         return weights + (_EARLY * weights[-1],) * self.spare
 
