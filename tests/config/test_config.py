@@ -103,6 +103,7 @@ def test_a_path_in_place_of_text_is_told() -> None:
         ),
         ("bins = 4", "bins = 4\nmissing = false", ["column 'age': missing = false", "cells count, a number, or"]),
         ('values = ["A", "B"]', "values = [1, 2]", ["line 16", "values"]),
+        ("bins = 4", "bins = 4\nunit = 5", ["column 'age': unit = 5: input should be a valid string; write it in"]),
         ("min = 0\n", "", ["line 17", "column 'age': min", "never taken from the data"]),
         ("max = 100", "max = -100", ["min must be below max"]),
         ("bins = 4", "bins = 0", ["bins must be at least 1"]),

@@ -30,7 +30,7 @@ _VALUES = {"string_type": "a text in quotes", "bool_type": "true or false"}
 _VALUES |= {"datetime_type": "a date without quotes, or the number of its part"}
 
 # What a key takes that takes a word or a number.
-_EITHER = {"horizon": 'a number of ticks, or "unbounded"', "rows": 'a number of rows, or "total"'}
+_EITHER = {"clock.horizon": 'a number of ticks, or "unbounded"', "sink.rows": 'a number of rows, or "total"'}
 _NUMBER = r"'[-+]?[\d.]+(e[-+]?\d+)?'"
 
 # Types of columns, and keys, as other programs call them.
@@ -53,6 +53,11 @@ _EMPTY = {
     "state": 'name a folder, as in "state"; exact counts lie there, and nobody else may read it',
     "sink.path": 'name a folder, as in "releases"',
     "source.path": 'name the files, as in "visits-*.csv"',
+}
+# What keys take that take nothing else, whatever is wrong.
+_TAKEN = {
+    "status.free": 'use a size, as in "10 GB"',
+    "privacy.unit": f"say {_UNITS}, which protects a person, of whom at most max_events events count",
 }
 _PLAIN = "use letters, digits and the signs _ . -"
 
@@ -148,9 +153,9 @@ class Problems:
         if detail["type"] == "extra_forbidden":
             meant = self._meant(path, known, section=isinstance(detail["input"], dict | list))
             return f"{key}: there is no such key here.{meant} Allowed: {', '.join(known)}"
-        if path and path[-1] in _EITHER and detail["type"] != "missing":
+        if key in _EITHER and detail["type"] != "missing":
             bare = "; write a number without quotes" if re.fullmatch(_NUMBER, repr(detail["input"])) else ""
-            return f"{key} = {detail['input']!r}: use {_EITHER[str(path[-1])]}{bare}"
+            return f"{key} = {detail['input']!r}: use {_EITHER[key]}{bare}"
         return self._worded(detail, path, key)
 
     def _worded(self, detail: Any, path: Path, key: str) -> str:
@@ -175,10 +180,8 @@ class Problems:
             return (
                 f"{key} = {told}: say as which value missing cells count, {what}, or leave it out to count them apart"
             )
-        if last == "free":
-            return f'{key} = {found!r}: use a size, as in "10 GB"'
-        if last == "unit":
-            return f"{key} = {found!r}: say {_UNITS}, which protects a person, of whom at most max_events events count"
+        if key in _TAKEN:
+            return f"{key} = {found!r}: {_TAKEN[key]}"
         if kind in ("literal_error", "union_tag_invalid"):
             told = detail.get("ctx", {})
             tag, expected = told.get("tag", found), told.get("expected", told.get("expected_tags", ""))
