@@ -70,6 +70,13 @@ def no_length(said: str, example: str) -> str:
     return f'use a number and m (minutes), h, d, w, mo (months), q or y, as in "{example}"{meant}'
 
 
+def _length(said: str) -> tuple[int, int]:
+    """Months and seconds of a length of time as ``EVERY`` has it: one of the two is 0."""
+    unit = said.lstrip("0123456789")
+    number = int(said.removesuffix(unit))
+    return number * _MONTHS.get(unit, 0), number * _SECONDS.get(unit, 0)
+
+
 def written(moment: datetime) -> str:
     """A moment on its own wall as people write it: without its zone, and a midnight as a date.
 
@@ -154,28 +161,20 @@ class Clock:
 
     @cached_property
     def _lag(self) -> timedelta:
-        found = None if self.wait is None else _WAIT.fullmatch(self.wait)
-        return timedelta() if found is None else timedelta(seconds=int(found[1]) * _SECONDS[found[2]])
+        return timedelta() if self.wait is None else timedelta(seconds=_length(self.wait)[1])
 
     @cached_property
     def _origin(self) -> datetime:
         return self._wall(self.start)
 
     @cached_property
-    def _step(self) -> tuple[int, str]:
-        number, unit = EVERY.fullmatch(self.every).groups()  # type: ignore[union-attr]
-        return int(number), unit
-
-    @property
     def _months(self) -> int:
         """Months per tick; 0 if a tick is a number of seconds."""
-        number, unit = self._step
-        return number * _MONTHS.get(unit, 0)
+        return _length(self.every)[0]
 
-    @property
+    @cached_property
     def _seconds(self) -> int:
-        number, unit = self._step
-        return number * _SECONDS.get(unit, 0)
+        return _length(self.every)[1]
 
     @property
     def seconds(self) -> float:
@@ -200,14 +199,12 @@ class Clock:
             >>> Clock(start=datetime(2026, 1, 1), every="1d", horizon=None).ticks_in("30d")
             30
         """
-        found = EVERY.fullmatch(per)
-        if not found:
+        if not EVERY.fullmatch(per):
             raise ConfigError(f"{what} = {per!r}: {no_length(per, '30d')}")
-        number, unit = int(found[1]), found[2]
-        months, seconds = number * _MONTHS.get(unit, 0), number * _SECONDS.get(unit, 0)
+        months, seconds = _length(per)
         ticks, rest = divmod(months, self._months) if self._months else divmod(seconds, self._seconds)
         if (rest or ticks < 1) and seconds and not self._months:
-            near = max(round(seconds / self._seconds), 1) * self._seconds
+            unit, near = per[-1], max(round(seconds / self._seconds), 1) * self._seconds
             fits = f'; the nearest is "{near // _SECONDS[unit]}{unit}"' if near % _SECONDS[unit] == 0 else ""
             raise ConfigError(f"{what} = {per!r}: is not a whole number of ticks of {self.every!r}{fits}")
         if rest or ticks < 1:
