@@ -113,6 +113,7 @@ def test_names_are_written_where_they_fit_and_numbers_elsewhere() -> None:
         ({"type": "FeatureCollection", "features": [7]}, "lists are no features"),
         ({"type": "FeatureCollection", "features": [{"properties": []}]}, "no feature has one"),
         ({"type": "FeatureCollection", "features": [{"properties": [1]}]}, "is no GeoJSON file"),
+        ({"type": "Feature", "properties": [1]}, "is no GeoJSON file"),
         ({"type": "FeatureCollection", "features": [{"properties": {"zip": float("inf")}}]}, "region_key"),
         (
             {

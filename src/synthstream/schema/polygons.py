@@ -64,8 +64,8 @@ def features_of(base: Path, said: str, where: str) -> list[dict[str, Any]]:
         raise ConfigError(f"{where}: is no GeoJSON file: it is nested too deeply, or has too long a number") from None
     kind = data.get("type") if isinstance(data, dict) else None
     if kind in ("Feature", "Polygon", "MultiPolygon"):
-        return [data if kind == "Feature" else {"geometry": data}]
-    if kind != "FeatureCollection":
+        data = {"features": [data if kind == "Feature" else {"geometry": data}]}
+    elif kind != "FeatureCollection":
         what = "is TopoJSON" if kind == "Topology" else "is no GeoJSON file with a FeatureCollection"
         raise ConfigError(f"{where}: {what}. {_EXPORT}")
     found = data.get("features")
