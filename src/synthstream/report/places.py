@@ -26,7 +26,7 @@ from synthstream.schema.coordinates import Coordinate
 from synthstream.schema.districts import Districts
 from synthstream.schema.naming import LATITUDE, LONGITUDE, words_of
 from synthstream.schema.places import View
-from synthstream.schema.polygons import features_of, rings_of
+from synthstream.schema.polygons import features_of
 from synthstream.workload import FloatArray, IntArray
 
 _BARS, _BOXES = 16, 4
@@ -198,7 +198,7 @@ def outlines_of(named: Sequence[Districts], grid: Grid) -> str:
     path = ""
     for column in named if grid.degrees else ():
         for feature in features_of(Path(), column.text, column.name):
-            for ring in (ring for part in rings_of(feature, column.name) for ring in part):
+            for ring in (ring for part in feature.rings() for ring in part):
                 at = (np.asarray(ring)[:, :2] - ends[:, 0]) / (ends[:, 1] - ends[:, 0]) * cells
                 at = np.round(20 * np.stack([at[:, 0], cells[1] - at[:, 1]], axis=1)) / 20
                 at = at[np.append(True, (np.diff(at, axis=0) != 0).any(axis=1))]

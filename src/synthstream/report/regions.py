@@ -21,7 +21,7 @@ from synthstream.report.distributions import labels_of, numbers
 from synthstream.report.page import macro
 from synthstream.report.scales import class_labels, classes, number, ranged
 from synthstream.schema.columns import Category, Column
-from synthstream.schema.polygons import features_of, name_of, properties_of, rings_of
+from synthstream.schema.polygons import features_of, properties_of
 from synthstream.workload import FloatArray
 
 # Width of a drawing in its own units, or height if that is more; points that fall on one place are one.
@@ -57,11 +57,10 @@ def regions_of(config: StreamConfig, column: Column) -> Regions | None:
     where = f"column {column.name!r}: regions = {about.regions!r}"
     key, found = about.region_key or column.name, dict[int, list[list[FloatArray]]]()
     features = features_of(config.base, about.regions, where)
-    for at, feature in enumerate(features, start=1):
-        value = name_of(feature, key)
+    for feature in features:
+        value = feature.text_of(key)
         if value in column.values:
-            rings = rings_of(feature, f"{where}: feature {at:,}")
-            found.setdefault(column.values.index(value), []).extend(rings)
+            found.setdefault(column.values.index(value), []).extend(feature.rings())
     if not found:
         raise ConfigError(
             f"{where}: no feature has one of the column's values as its property {key!r}. Set region_key to the "

@@ -23,9 +23,7 @@ from synthstream.schema.polygons import (
     geometry,
     in_order,
     misplaced,
-    name_of,
     properties_of,
-    rings_of,
     shape_of,
     union_of,
     written,
@@ -89,9 +87,9 @@ class Districts(Category):
         x, y = in_order(finest.coordinates, where, _RENAME)
         found: dict[str, Rings] = {}
         features = features_of(base, said, where)
-        for number, feature in enumerate(features, start=1):
-            label, here = name_of(feature, key), f"{where}: feature {number:,}"
-            if not label and key in (feature.get("properties") or {}):
+        for feature in features:
+            label, here = feature.text_of(key), feature.where
+            if not label and key in feature.properties:
                 raise ConfigError(f"{here} has an empty {key!r}. Give it one, or take it out")
             if not label:
                 raise ConfigError(
@@ -100,7 +98,7 @@ class Districts(Category):
                 )
             if label in (OTHER, MISSING):
                 raise ConfigError(f"{here} is named {label!r}, which has another meaning. Rename it")
-            rings = rings_of(feature, here)
+            rings = feature.rings()
             shape_of(rings, f"{where}: {label!r}")
             found.setdefault(label, []).extend(rings)
         text = written([({NAME: label}, rings) for label, rings in found.items()], where)
@@ -144,8 +142,7 @@ class Districts(Category):
     @cached_property
     def shapes(self) -> NDArray[Any]:
         """The polygons of each value, in longitudes and latitudes; they may overlap."""
-        features = features_of(Path(), self.text, self.name)
-        shapes = np.array([union_of(rings_of(one, self.name)) for one in features])
+        shapes = np.array([union_of(one.rings()) for one in features_of(Path(), self.text, self.name)])
         geometry().prepare(shapes)
         return shapes
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -30,6 +30,55 @@ _EXPORT = "Export it as GeoJSON, in UTF-8"
 Rings = list[list[FloatArray]]
 
 
+class Feature(NamedTuple):
+    """A feature of a GeoJSON file.
+
+    Args:
+        where: what to call it in messages.
+        properties, geometry: as they stand in the file.
+    """
+
+    where: str
+    properties: dict[str, Any]
+    geometry: Any
+
+    def text_of(self, key: str) -> str | None:
+        """A property as a category is written: numbers by their text, whole ones without a point."""
+        value = self.properties.get(key)
+        whole = isinstance(value, float) and value.is_integer()
+        return None if value is None else str(int(value) if whole else value)
+
+    def rings(self) -> Rings:
+        """Rings of each of its polygons. Raises ``ConfigError`` unless it has polygons of degrees."""
+        found, where = self.geometry, self.where
+        if found is None:
+            raise ConfigError(f"{where} has no geometry: take it out, or draw its polygon")
+        kind = found.get("type") if isinstance(found, dict) else None
+        if kind in ("Point", "MultiPoint", "LineString", "MultiLineString", "GeometryCollection"):
+            raise ConfigError(f"{where} is a {kind}, no Polygon or MultiPolygon: take it out, or draw its polygon")
+        try:
+            single = {"Polygon": True, "MultiPolygon": False}[found["type"]]
+            parts = [found["coordinates"]] if single else found["coordinates"]
+            rings = [[np.array([point[:2] for point in ring], dtype=np.float64) for ring in part] for part in parts]
+            if not (parts and all(parts)) or any(ring.ndim != 2 for part in rings for ring in part):
+                raise ValueError
+            most = np.max([np.abs(ring).max(axis=0) for part in rings for ring in part], axis=0)
+            turned = most[0] <= 90 < most[1] <= 180
+            if not turned and not (most <= (180, 90)).all():
+                raise ValueError
+        except (KeyError, TypeError, ValueError, IndexError):
+            raise ConfigError(
+                f"{where} holds a shape that is no Polygon or MultiPolygon of degrees (longitude, latitude). Write it "
+                "again in WGS 84, as GeoJSON has it"
+            ) from None
+        if turned:
+            raise ConfigError(
+                f"{where} has the latitude first, and GeoJSON the longitude: exchange them, as the tool of QGIS called "
+                "Swap X and Y coordinates does"
+            )
+        return rings
+
+
 @cache
 def geometry() -> Any:
     """The module shapely. Raises ``ConfigError`` if it is not installed."""
@@ -39,8 +88,8 @@ def geometry() -> Any:
         raise ConfigError("polygons need shapely. Say: pip install 'synthstream[polygons]'") from None
 
 
-def features_of(base: Path, said: str, where: str) -> list[dict[str, Any]]:
-    """Features of a GeoJSON file, or of GeoJSON itself, each with a geometry and properties.
+def features_of(base: Path, said: str, where: str) -> list[Feature]:
+    """Features of a GeoJSON file, or of GeoJSON itself.
 
     Args:
         base: folder that relative paths start from.
@@ -71,23 +120,19 @@ def features_of(base: Path, said: str, where: str) -> list[dict[str, Any]]:
     found = data.get("features")
     if not found:
         raise ConfigError(f"{where}: has a FeatureCollection without features. {_EXPORT}")
-    if not (isinstance(found, list) and all(map(_is_feature, found))):
+    sound = isinstance(found, list) and all(
+        isinstance(one, dict) and isinstance(one.get("properties") or {}, dict) for one in found
+    )
+    if not sound:
         raise ConfigError(f"{where}: is no GeoJSON file: what its FeatureCollection lists are no features. {_EXPORT}")
-    return cast("list[dict[str, Any]]", found)
+    return [
+        Feature(f"{where}: feature {number:,}", one.get("properties") or {}, one.get("geometry"))
+        for number, one in enumerate(found, start=1)
+    ]
 
 
-def _is_feature(found: Any) -> bool:
-    return isinstance(found, dict) and isinstance(found.get("properties") or {}, dict)
-
-
-def name_of(feature: dict[str, Any], key: str) -> str | None:
-    """A property as a category is written: numbers by their text, whole ones without a point."""
-    value = (feature.get("properties") or {}).get(key)
-    return None if value is None else str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
-
-
-def named(features: Sequence[dict[str, Any]], name: str | None, where: str) -> list[tuple[int, dict[str, Any]]]:
-    """Features of which a property is a name, and their numbers from 1; all of them without a name.
+def named(features: Sequence[Feature], name: str | None, where: str) -> Sequence[Feature]:
+    """Features of which a property is a name; all of them without a name.
 
     Args:
         name: the value of a property; or ``key=value``, where several properties have such values.
@@ -95,65 +140,29 @@ def named(features: Sequence[dict[str, Any]], name: str | None, where: str) -> l
     Raises:
         ConfigError: there is none, or a name is that of two properties, which tell of different features.
     """
-    listed = list(enumerate(features, start=1))
     if name is None:
-        return listed
-    keys = dict.fromkeys(key for one in features for key in one.get("properties") or {})
+        return features
+    keys = dict.fromkeys(key for one in features for key in one.properties)
     key, _, value = name.partition("=")
     pairs = [(key, value)] if key in keys else [(key, name) for key in keys]
-    found = {key: [one for one in listed if name_of(one[1], key) == value] for key, value in pairs}
+    found = {key: [one for one in features if one.text_of(key) == value] for key, value in pairs}
     found = {key: ones for key, ones in found.items() if ones}
     if not found:
-        known = list(dict.fromkeys(text for _, one in listed for key in keys if (text := name_of(one, key))))
+        known = list(dict.fromkeys(text for one in features for key in keys if (text := one.text_of(key))))
         raise ConfigError(
             f"{where}: has no feature {name!r} (--feature).{like(name, known)} Its properties are {sorted(keys)}"
         )
     first, *others = found.values()
-    if any([n for n, _ in other] != [n for n, _ in first] for other in others):
+    if any(other != first for other in others):
         said = " or ".join(repr(f"{key}={name}") for key in found)
         raise ConfigError(f"{where}: {name!r} is several features by different properties. Say {said} (--feature)")
     return first
 
 
-def properties_of(features: Sequence[dict[str, Any]]) -> str:
+def properties_of(features: Sequence[Feature]) -> str:
     """The properties that all of them have, for messages."""
-    held = set.intersection(*({key for key in one.get("properties") or {} if name_of(one, key)} for one in features))
+    held = set.intersection(*({key for key in one.properties if one.text_of(key)} for one in features))
     return ", ".join(map(repr, sorted(held))) or "none that all have"
-
-
-def rings_of(feature: dict[str, Any], where: str) -> Rings:
-    """Rings of each polygon of a feature. Raises ``ConfigError`` unless it has polygons of degrees.
-
-    Args:
-        where: what to call it in messages, with the number of the feature.
-    """
-    found: Any = feature.get("geometry")
-    if found is None:
-        raise ConfigError(f"{where} has no geometry: take it out, or draw its polygon")
-    kind = found.get("type") if isinstance(found, dict) else None
-    if kind in ("Point", "MultiPoint", "LineString", "MultiLineString", "GeometryCollection"):
-        raise ConfigError(f"{where} is a {kind}, no Polygon or MultiPolygon: take it out, or draw its polygon")
-    try:
-        single = {"Polygon": True, "MultiPolygon": False}[found["type"]]
-        parts = [found["coordinates"]] if single else found["coordinates"]
-        rings = [[np.array([point[:2] for point in ring], dtype=np.float64) for ring in part] for part in parts]
-        if not (parts and all(parts)) or any(ring.ndim != 2 for part in rings for ring in part):
-            raise ValueError
-        most = np.max([np.abs(ring).max(axis=0) for part in rings for ring in part], axis=0)
-        turned = most[0] <= 90 < most[1] <= 180
-        if not turned and not (most <= (180, 90)).all():
-            raise ValueError
-    except (KeyError, TypeError, ValueError, IndexError):
-        raise ConfigError(
-            f"{where} holds a shape that is no Polygon or MultiPolygon of degrees (longitude, latitude). Write it "
-            "again in WGS 84, as GeoJSON has it"
-        ) from None
-    if turned:
-        raise ConfigError(
-            f"{where} has the latitude first, and GeoJSON the longitude: exchange them, as the tool of QGIS called "
-            "Swap X and Y coordinates does"
-        )
-    return rings
 
 
 def misplaced(

@@ -17,16 +17,7 @@ from scipy.spatial import KDTree
 from synthstream.errors import ConfigError
 from synthstream.partition import Partition, Region
 from synthstream.schema.coordinates import Coordinate
-from synthstream.schema.polygons import (
-    features_of,
-    geometry,
-    in_order,
-    misplaced,
-    named,
-    rings_of,
-    shape_of,
-    written,
-)
+from synthstream.schema.polygons import features_of, geometry, in_order, misplaced, named, shape_of, written
 from synthstream.workload import CodeArray, FloatArray, IntArray
 
 # A cell of which a smaller share lies in the polygons counts as outside of them; one of which more does, as inside.
@@ -99,8 +90,7 @@ class Domain:
         """
         where = asked or ("region" if said.lstrip().startswith("{") else f"region = {said!r}")
         axes = in_order([column.name for column in columns], where, fix)
-        features = named(features_of(base, said, where), feature, where)
-        rings = [rings_of(one, f"{where}: feature {number:,}") for number, one in features]
+        rings = [one.rings() for one in named(features_of(base, said, where), feature, where)]
         shape = geometry().union_all([shape_of(one, where) for one in rings])
         found = cls(
             text=written([({}, one) for one in rings], where),
