@@ -155,10 +155,7 @@ class StreamConfig:
             problems.attempt("after", lambda: made.after and made.after.mapping)
             problems.raise_if_any()
             before = made.after.config.settings
-        region = None if made.schema.region is None else made.schema.region.text
-        regions = {place: districts.text for place, districts in made.schema.districts.items()}
-        settings = settings_text(data, folder, before=before, region=region, regions=regions)
-        return replace(made, settings=settings)
+        return replace(made, settings=settings_text(data, folder, made.schema, before=before))
 
     @classmethod
     @secretive

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from synthstream.config.constraints import inlined
+from synthstream.schema.schema import Schema
 
 # Its name among the releases.
 SETTINGS = "settings.toml"
@@ -28,22 +29,14 @@ _HEAD = """# Public settings of the stream, for readers of these releases: a str
 _KEPT = ("name", "op", "privacy", "clock", "synthesizer", "publication")
 
 
-def settings_text(
-    data: Mapping[str, Any],
-    base: Path,
-    *,
-    before: str | None,
-    region: str | None,
-    regions: Mapping[str, str],
-) -> str:
+def settings_text(data: Mapping[str, Any], base: Path, schema: Schema, *, before: str | None) -> str:
     """The public part of a ``stream.toml``.
 
     Args:
         data: all of it, as it was read.
         base: folder that relative paths start from: files of constraints are read, and written out.
+        schema: its columns: polygons of a region and of districts are written out, too.
         before: the same of the stream that it goes on from, which is written out too.
-        region: GeoJSON that stands for the file of a region.
-        regions: the same of districts, by place.
     """
     kept = {key: data[key] for key in _KEPT if key in data}
     kept["clock"] = {key: value for key, value in data["clock"].items() if key != "until"}
@@ -58,13 +51,13 @@ def settings_text(
     # Files of regions stay with the publisher, but for those that decide what is counted.
     kept["columns"] = [
         {k: v for k, v in one.items() if k not in ("regions", "region_key")}
-        | ({"regions": regions[one["name"]]} if one["name"] in regions else {})
+        | ({"regions": schema.districts[one["name"]].text} if one["name"] in schema.districts else {})
         for one in data["columns"]
     ]
     if data.get("constraints"):
         kept["constraints"] = [inlined(section, base) for section in data["constraints"]]
-    if region is not None:
-        kept["synthesizer"] = {**kept["synthesizer"], "region": region}
+    if schema.region is not None:
+        kept["synthesizer"] = {**kept["synthesizer"], "region": schema.region.text}
     if before is not None:
         kept["after"] = {**data["after"], "config": tomllib.loads(before)}
     return _HEAD + toml_of(kept)
