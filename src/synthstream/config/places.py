@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field
 
 from synthstream.config.keys import ColumnSection, Listed, Name, Strictly, Texts
@@ -361,7 +360,7 @@ def weights_of(
             raise ConfigError(f"no table of two columns or more holds {name!r}, so there is nothing to measure better")
         sought |= holds
     weights = np.where(sought, _FOCUS, 1.0)
-    held = _with_grids(schema, workload)
+    held = np.array([grids[list(marginal)].any() for marginal in workload.marginals])
     weights = np.where(held, weights, weights * sizes)
     if not grids.any():
         return tuple(weights.tolist())
@@ -375,11 +374,6 @@ def weights_of(
             share = (wanted * weights)[theirs]
             weights[theirs] = whole * share / share.sum() / key[theirs]
     return tuple(weights.tolist())
-
-
-def _with_grids(schema: Schema, workload: Workload) -> NDArray[np.bool_]:
-    """Which tables hold a grid, shape ``(marginals,)``."""
-    return np.array([any(isinstance(schema.columns[c], View) for c in marginal) for marginal in workload.marginals])
 
 
 def weights_in_epochs(schema: Schema, workload: Workload) -> tuple[float, ...] | None:
