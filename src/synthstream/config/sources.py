@@ -199,7 +199,7 @@ class CsvFiles(Dated, Files, Dialect):
     @property
     @override
     def dialect(self) -> Dialect:
-        return Dialect.model_construct(**{name: getattr(self, name) for name in Dialect.model_fields})
+        return self
 
 
 class JsonFiles(Dated, Files):
