@@ -138,22 +138,21 @@ def schema_of(file: File, budget: Budget | None, problems: Problems, base: Path)
     points, partition = file.synthesizer.points, None
     if points:
         partition = problems.attempt("synthesizer.depth", lambda: partition_of(file.synthesizer, len(file.columns)))
-    columns: list[Column] = []
-    places = [] if points else [i for i, section in enumerate(file.columns) if isinstance(section, PlaceSection)]
+    columns, places, bad = list[Column](), list[int](), False
     for i, section in enumerate(file.columns):
-        if i in places:
-            continue
         read: Callable[[], Column] = partial(column_of, section, file.clock.timezone)
         if points:
             read = partial(coordinate_of, section, 1 if partition is None else partition.bits[i])
-        if (column := problems.attempt(f"columns.{i}", read)) is not None:
-            columns.append(column)
-    if len(columns) < len(file.columns) - len(places):
+        elif isinstance(section, PlaceSection):
+            places.append(i)
+            continue
+        column = problems.attempt(f"columns.{i}", read)
+        bad |= column is None
+        columns += () if column is None else (column,)
+    if bad:
         return None
-    bad = False
     for i in places:
-        read_place = partial(_views, file, i, columns, base=base)
-        views = problems.attempt(f"columns.{i}", partial(read_place, budget)) if budget else None
+        views = problems.attempt(f"columns.{i}", partial(_views, file, i, columns, budget, base)) if budget else None
         bad |= views is None
         columns += views or ()
     return None if bad else problems.attempt("columns", lambda: Schema(columns=tuple(columns)))
@@ -167,7 +166,7 @@ def _region(file: File, schema: Schema | None, base: Path) -> Domain | None:
     return Domain.read(file.synthesizer.region, columns, base)
 
 
-def _views(file: File, i: int, before: Sequence[Column], budget: Budget, *, base: Path) -> list[OfPlace]:
+def _views(file: File, i: int, before: Sequence[Column], budget: Budget, base: Path) -> list[OfPlace]:
     """The columns of a place; ``before``: all others, and places before it. ``ConfigError`` if the stream has none."""
     section, persons = file.columns[i], file.privacy.persons
     if not isinstance(section, PlaceSection) or file.synthesizer.kind != "table":
