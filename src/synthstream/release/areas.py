@@ -20,8 +20,6 @@ Bounds = Mapping[str, float]
 # Lower ends of a box; or polygons, or the GeoJSON file that holds them.
 Inside = Bounds | Domain | str | Path
 
-_RENAME = "Ask for a box, or give the columns such names in a stream to come"
-
 
 @dataclass(frozen=True)
 class Box:
@@ -135,4 +133,4 @@ def polygon_of(columns: Sequence[Coordinate], said: str | Path, feature: str | N
     """
     text = str(said)
     asked = "polygon" if text.lstrip().startswith("{") else f"polygon {text!r}"
-    return Domain.read(text, columns, Path(), asked=asked, fix=_RENAME, feature=feature, least=0.0)
+    return Domain.read(text, columns, Path(), asked=asked, feature=feature)

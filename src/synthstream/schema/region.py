@@ -26,7 +26,9 @@ _SLIVER, _WHOLE = 1e-6, 1 - 1e-9
 _TRIES = 100
 # Rows of cells that are looked at together.
 _BLOCK = 512
+# What to do if names of columns do not tell which is which: as settings are made, and as they are read.
 _RENAME = 'A column of another name is read by name = "lat", from = "its name"'
+_ASK = "Ask for a box, or give the columns such names in a stream to come"
 
 
 class _Cut(NamedTuple):
@@ -73,15 +75,13 @@ class Domain:
         base: Path,
         *,
         asked: str | None = None,
-        fix: str = _RENAME,
         feature: str | None = None,
-        least: float = _SLIVER,
     ) -> Domain:
         """From a GeoJSON file, or GeoJSON itself: what any of its polygons holds.
 
         Args:
-            asked: what a reader who asks about it calls it; left out: it is the key ``region`` of settings.
-            fix: what to do if names of columns do not tell which is which.
+            asked: what a reader who asks about it calls it, to whom each sliver of a cell counts; left out: it is the
+                key ``region`` of settings.
             feature: only features of this name; see :func:`synthstream.schema.polygons.named`.
 
         Raises:
@@ -89,7 +89,7 @@ class Domain:
                 the columns are no longitude and latitude.
         """
         where = asked or ("region" if said.lstrip().startswith("{") else f"region = {said!r}")
-        axes = in_order([column.name for column in columns], where, fix)
+        axes = in_order([column.name for column in columns], where, _RENAME if asked is None else _ASK)
         rings = [one.rings() for one in named(features_of(base, said, where), feature, where)]
         shape = geometry().union_all([shape_of(one, where) for one in rings])
         found = cls(
@@ -97,7 +97,7 @@ class Domain:
             columns=tuple(columns),
             axes=axes,
             shape=shape,
-            least=least,
+            least=_SLIVER if asked is None else 0.0,
         )
         if found._empty:
             x, y = ((found.columns[axis].name, *found.ends[axis]) for axis in axes)
