@@ -55,7 +55,7 @@ def _header(value: object) -> int | tuple[str, ...]:
 
 
 def _formats(value: object) -> tuple[tuple[str, tuple[str, ...]], ...]:
-    found = value if isinstance(value, dict) and value else dict(value) if isinstance(value, tuple) else {"*": value}
+    found = value if isinstance(value, dict) and value else {"*": value}
     forms: dict[str, Any] = {name: (one,) if isinstance(one, str) else one for name, one in found.items()}
     for name, one in forms.items():
         if not isinstance(one, list | tuple) or not one or not all(isinstance(form, str) for form in one):
