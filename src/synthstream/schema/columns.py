@@ -26,6 +26,8 @@ from synthstream.schema.coercion import texts
 from synthstream.workload import CodeArray
 
 MISSING, OTHER = "missing", "other"
+# Codes of booleans by what they may be written as, in small letters.
+_TRUTH = dict.fromkeys(("true", "yes", "t", "y", "1"), 1) | dict.fromkeys(("false", "no", "f", "n", "0"), 0)
 Mask = NDArray[np.bool_]
 # What settings are called in stream.toml, and so in hashes, where a dataclass cannot call them so.
 CALLED = {"source": "from", "cuts": "edges", "crossed": "with"}
@@ -253,14 +255,10 @@ class Boolean(Column):
         return self.value_labels
 
     def encode(self, series: pl.Series) -> CodeArray:
-        text, missing = texts(series)
-        text = text.str.strip_chars().str.to_lowercase()
         place = 2 if self.missing is None else int(self.missing)
-        codes = np.full(len(series), place, dtype=np.int32)
-        codes[text.is_in(["true", "yes", "t", "y", "1"]).fill_null(value=False).to_numpy()] = 1
-        codes[text.is_in(["false", "no", "f", "n", "0"]).fill_null(value=False).to_numpy()] = 0
-        codes[missing.to_numpy()] = place
-        return codes
+        text = texts(series)[0].str.strip_chars().str.to_lowercase()
+        codes = text.replace_strict(_TRUTH, default=place, return_dtype=pl.Int32)
+        return codes.fill_null(place).to_numpy().astype(np.int32)
 
     @override
     def decode(self, codes: CodeArray, rng: np.random.Generator) -> pl.Series:
