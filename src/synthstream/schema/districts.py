@@ -194,7 +194,7 @@ class Districts(Category):
         low, high = self.finest.box(cells)
         boxes = shapely.box(low[:, x], low[:, y], high[:, x], high[:, y])
         area, left = shapely.area(boxes), boxes.copy()
-        codes, places, shapes, wholes = list[IntArray](), list[IntArray](), list[NDArray[Any]](), list[NDArray[Any]]()
+        keys, parts, wholes = list[IntArray](), list[NDArray[Any]](), list[NDArray[np.bool_]]()
         meet = np.zeros(cells.size, dtype=np.int64)
         for code, shape in enumerate(self.shapes):
             met = np.flatnonzero(shapely.intersects(shape, boxes))
@@ -202,19 +202,18 @@ class Districts(Category):
             part = shapely.intersection(shape, left[met])
             held = shapely.area(part) > _SLIVER * area[met]
             left[met] = shapely.difference(left[met], shape)
-            codes.append(np.full(held.sum(), code))
-            places.append(met[held])
-            shapes.append(part[held])
+            keys.append(met[held] * self.size + code)
+            parts.append(part[held])
             wholes.append(shapely.covers(shape, boxes[met[held]]))
         rest = np.flatnonzero(shapely.area(left) > _SLIVER * area)
-        codes, places, shapes = [*codes, np.full(rest.size, len(self.values))], [*places, rest], [*shapes, left[rest]]
+        keys.append(rest * self.size + len(self.values))
+        parts.append(left[rest])
         wholes.append(np.ones(rest.size, dtype=np.bool_))
-        keys = np.concatenate(places) * self.size + np.concatenate(codes)
-        order, parts = np.argsort(keys), np.concatenate(shapes)
-        ends = shapely.bounds(parts[order]).reshape(-1, 4)
-        none = keys[order] % self.size == len(self.values)
-        whole = np.concatenate(wholes)[order] & (meet[keys[order] // self.size] == np.where(none, 0, 1))
-        return _Pieces(keys[order], whole, parts[order], ends[:, :2], ends[:, 2:])
+        order = np.argsort(np.concatenate(keys))
+        own, shapes, whole = (np.concatenate(found)[order] for found in (keys, parts, wholes))
+        alone = meet[own // self.size] == np.where(own % self.size == len(self.values), 0, 1)
+        ends = shapely.bounds(shapes).reshape(-1, 4)
+        return _Pieces(own, whole & alone, shapes, ends[:, :2], ends[:, 2:])
 
     def pairs(self) -> IntArray:
         """Codes of districts and cells of the finest grid that meet, shape ``(pairs, 2)``; own cells with own cells."""
