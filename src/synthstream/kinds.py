@@ -6,52 +6,29 @@ What each kind does is written where it is made.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
 from importlib import import_module
 from pathlib import PurePath
 from typing import Literal, NamedTuple
 
-
-class Names:
-    """Names of one sort of part, and the module that has each: it is imported when the part is first asked for.
-
-    A module that is not part of this package registers its own parts where they are made, and that adds their names.
-
-    Args:
-        homes: module by name; what has no module of its own is made where all are.
-    """
-
-    def __init__(self, homes: Mapping[str, str | None]) -> None:
-        self._homes = dict(homes)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._homes)
-
-    def add(self, name: str) -> None:
-        """Let a configuration use a name."""
-        self._homes.setdefault(name, None)
-
-    def load(self, name: str) -> None:
-        """Import the module that has a part, if it is not where all are made."""
-        home = self._homes.get(name)
-        if home is not None:
-            import_module(home)
-
-
-# Counters: see synthstream.kernel.counters.register.
 _PAPERS = "synthstream.papers.counters"
-COUNTERS = Names(
-    {
-        "auto": None,
-        "simple": None,
-        "block": _PAPERS,
-        "binary": _PAPERS,
-        "hybrid": _PAPERS,
-        "kary": None,
-        "toeplitz": None,
-        "blt": None,
-    }
-)
+# Counters, and the module that has each where it is loaded when one is asked for. Who registers another one, by
+# synthstream.kernel.counters.register, adds its name.
+COUNTERS: dict[str, str | None] = {
+    "auto": None,
+    "simple": None,
+    "block": _PAPERS,
+    "binary": _PAPERS,
+    "hybrid": _PAPERS,
+    "kary": None,
+    "toeplitz": None,
+    "blt": None,
+}
+
+
+def load_counter(name: str) -> None:
+    """Import the module that has a counter, if it is not where all are made."""
+    if home := COUNTERS.get(name):
+        import_module(home)
 
 
 class SynthesizerKind(NamedTuple):

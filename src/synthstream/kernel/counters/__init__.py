@@ -16,7 +16,7 @@ from synthstream.kernel.counters.kary import Kary
 from synthstream.kernel.counters.restarted import Restarted
 from synthstream.kernel.counters.simple import Simple
 from synthstream.kernel.counters.toeplitz import Toeplitz
-from synthstream.kinds import COUNTERS, Noise
+from synthstream.kinds import COUNTERS, Noise, load_counter
 from synthstream.strategies.matrices import best_counter
 
 __all__ = ["Blt", "Counter", "Kary", "Restarted", "Served", "Simple", "State", "Toeplitz", "counter", "register"]
@@ -44,7 +44,7 @@ def register(kind: str, served: Served) -> None:
     if kind in _SERVED:
         raise ValueError(f"there is a counter {kind!r} already")
     _SERVED[kind] = served
-    COUNTERS.add(kind)
+    COUNTERS.setdefault(kind, None)
 
 
 register("simple", Served(lambda t, noise: Simple(horizon=t, noise=noise), ("laplace", "gaussian")))
@@ -68,7 +68,7 @@ def counter(kind: str, *, horizon: int | None, noise: Noise) -> Counter:
     if kind == "auto":
         kind = best_counter(horizon, noise)
     if kind not in _SERVED:
-        COUNTERS.load(kind)
+        load_counter(kind)
     if kind not in _SERVED:
         raise ValueError(f"there is no counter {kind!r}")
     served = _SERVED[kind]
