@@ -6,25 +6,34 @@ from typing import TYPE_CHECKING, Any
 
 from synthstream.compiling import use_a_writable_cache
 
-if TYPE_CHECKING:
-    from synthstream.config.config import StreamConfig
-    from synthstream.errors import SynthstreamError
-    from synthstream.evaluate.check_page import check
-    from synthstream.forecast.planning import Plan, plan
-    from synthstream.ingest.counting import CountsByTick
-    from synthstream.measured import Measured
-    from synthstream.privacy import Budget, Claim, Unit
-    from synthstream.publish.catalogue import describe
-    from synthstream.publish.published import Releases, releases
-    from synthstream.release.release import Release
-    from synthstream.schema.binned import Datetime, Integer, Number
-    from synthstream.schema.clock import Clock
-    from synthstream.schema.columns import Boolean, Category, Words
-    from synthstream.schema.schema import Schema
-    from synthstream.stream.counting_elsewhere import Counting
-    from synthstream.stream.stream import Stream, open  # noqa: A004 - synthstream.open is the name
-    from synthstream.stream.succession import succeed
-    from synthstream.workload import Workload
+if TYPE_CHECKING:  # `as` tells checkers of types that a name is public
+    from synthstream.config.config import StreamConfig as StreamConfig
+    from synthstream.errors import SynthstreamError as SynthstreamError
+    from synthstream.evaluate.check_page import check as check
+    from synthstream.forecast.planning import Plan as Plan
+    from synthstream.forecast.planning import plan as plan
+    from synthstream.ingest.counting import CountsByTick as CountsByTick
+    from synthstream.measured import Measured as Measured
+    from synthstream.privacy import Budget as Budget
+    from synthstream.privacy import Claim as Claim
+    from synthstream.privacy import Unit as Unit
+    from synthstream.publish.catalogue import describe as describe
+    from synthstream.publish.published import Releases as Releases
+    from synthstream.publish.published import releases as releases
+    from synthstream.release.release import Release as Release
+    from synthstream.schema.binned import Datetime as Datetime
+    from synthstream.schema.binned import Integer as Integer
+    from synthstream.schema.binned import Number as Number
+    from synthstream.schema.clock import Clock as Clock
+    from synthstream.schema.columns import Boolean as Boolean
+    from synthstream.schema.columns import Category as Category
+    from synthstream.schema.columns import Words as Words
+    from synthstream.schema.schema import Schema as Schema
+    from synthstream.stream.counting_elsewhere import Counting as Counting
+    from synthstream.stream.stream import Stream as Stream
+    from synthstream.stream.stream import open as open  # noqa: A004 - synthstream.open is the name
+    from synthstream.stream.succession import succeed as succeed
+    from synthstream.workload import Workload as Workload
 
 if "NUMBA_CACHE_DIR" not in os.environ:
     use_a_writable_cache()
@@ -61,35 +70,7 @@ _HOMES = {
     "succeed": "stream.succession",
 }
 
-__all__ = [
-    "Boolean",
-    "Budget",
-    "Category",
-    "Claim",
-    "Clock",
-    "Counting",
-    "CountsByTick",
-    "Datetime",
-    "Integer",
-    "Measured",
-    "Number",
-    "Plan",
-    "Release",
-    "Releases",
-    "Schema",
-    "Stream",
-    "StreamConfig",
-    "SynthstreamError",
-    "Unit",
-    "Words",
-    "Workload",
-    "check",
-    "describe",
-    "open",
-    "plan",
-    "releases",
-    "succeed",
-]
+__all__ = list(_HOMES)
 
 
 def __getattr__(name: str) -> Any:
