@@ -23,7 +23,7 @@ from synthstream.release.release import Release, TableRelease
 from synthstream.release.series import steps
 from synthstream.release.window import Spanning
 from synthstream.schema.binned import Integer, Number, open_ended
-from synthstream.schema.clock import Clock, written
+from synthstream.schema.clock import Clock
 from synthstream.schema.columns import Column
 from synthstream.schema.conditions import first, in_single_quotes, quoted
 from synthstream.schema.districts import Districts
@@ -80,9 +80,9 @@ def inside(
         found = release.mass(lower, upper, where=where)
         first, last = getattr(release, "first", 0), release.tick
         if found["measured"] is not None and (found["since"], found["measured_at"]) != (first, last):
-            start, end = clock.boundary(found["since"]), clock.boundary(found["measured_at"] + 1)
+            start, end = clock.begins(found["since"]), clock.begins(found["measured_at"] + 1)
             typer.echo(
-                f"measured counts events from {written(start)} to before {written(end)}, ticks {found['since']} to "
+                f"measured counts events from {start} to before {end}, ticks {found['since']} to "
                 f"{found['measured_at']}: such tables are measured at refreshes, not at every tick.",
                 err=True,
             )
@@ -105,7 +105,7 @@ def unmeasured(release: Release, config: StreamConfig, unknown: str) -> str:
     if config.measures != "epochs":
         return unknown
     if getattr(release, "first", None) is None:
-        return _OF_EPOCHS.format(start=written(config.clock.boundary(0)))
+        return _OF_EPOCHS.format(start=config.clock.begins(0))
     return unknown + _OF_CHOICE
 
 
@@ -170,7 +170,7 @@ def tell_of_cuts(found: Releases, column: str, *, steps: bool = True) -> None:
     schema, since = found.config.schema, known_since(found.config, column)
     labels = schema.columns[schema.names.index(column)].labels
     for tick in sorted({*since.tolist()} - {0}):
-        start = written(found.config.clock.boundary(tick))
+        start = found.config.clock.begins(tick)
         if tick == since.min():
             if not steps:
                 continue
@@ -215,7 +215,7 @@ def tell_of_chance(cells: pl.DataFrame, clock: Clock, *, laplace: bool) -> None:
     cut = pl.when(pl.col("since_then") < pl.col("since")).then(pl.col("since") - 1)
     spans = spans.with_columns(pl.min_horizontal("measured_at_then", cut))
     for ticks in spans.filter(pl.col("measured_at_then") < pl.col("measured_at")).head(1).rows():
-        dates = [written(clock.boundary(tick + place % 2)) for place, tick in enumerate(ticks)]
+        dates = [clock.begins(tick + place % 2) for place, tick in enumerate(ticks)]
         near = "With --then {} {} --now {} {} they can be compared. ".format(*dates)
     typer.echo(
         f"{len(spans):,} cells are of tables that count other ticks in one of the two: such are measured at refreshes. "
@@ -253,8 +253,7 @@ def give(
     told = (("since", "from", 0), ("measured_at", "before", 1))
     for name, word, more in (*told, *((f"{name}_then", word, more) for name, word, more in told)):
         if clock is not None and name in found.columns:
-            ticks = {tick: clock.boundary(tick + more) for tick in found[name].drop_nulls().unique()}
-            shown = {tick: f"{tick} ({word} {written(end)})" for tick, end in ticks.items()}
+            shown = {tick: f"{tick} ({word} {clock.begins(tick + more)})" for tick in found[name].drop_nulls().unique()}
             found = found.with_columns(pl.col(name).replace_strict(shown, return_dtype=pl.String))
     digits = {"share": 3, "measured": 1, "stderr": 1, "model_error": 1, "z": 1}
     found = found.with_columns(pl.col(name).round(n) for name, n in digits.items() if name in found.columns)

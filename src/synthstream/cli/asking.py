@@ -106,11 +106,9 @@ def _show(shown: Console, config: StreamConfig, told: list[str]) -> None:
 
 def _over(config: StreamConfig, over: int, until: datetime | None) -> str:
     """How many ticks are released at once, and by whose clock."""
-    from synthstream.schema.clock import written
-
     clock = config.clock
     if not over:
-        return f"No tick is over; the first ends {written(clock.boundary(1))}."
+        return f"No tick is over; the first ends {clock.begins(1)}."
     first, last = (clock.boundary(tick).date().isoformat() for tick in (1, over))
     words = f"1 tick is over, which ended {first}: it is released at once, whether it has events or not."
     if over > 1:

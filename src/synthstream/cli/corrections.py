@@ -99,9 +99,7 @@ def forget_command(
         clock, tick, cuts = stream.config.clock, stream.closed, stream.config.cuts
         limited = stream.config.privacy.unit.of_persons
     if cuts:
-        from synthstream.schema.clock import written
-
-        say(f"Rows dated before {written(clock.boundary(cuts[-1]['tick']))}, where the stream went on, stay.")
+        say(f"Rows dated before {clock.begins(cuts[-1]['tick'])}, where the stream went on, stay.")
     say(
         f"Request {request}: its rows are taken away once, with tick {tick}, which {clock.ending(tick)}, or with that "
         "of their own time if it is later. Whether they had counted is not looked up. Releases before that tick stay "

@@ -36,8 +36,6 @@ def follow_command(
     """
     import time
 
-    from synthstream.schema.clock import written
-
     loaded = stream.config
     shown.print(f"Following {'files' if loaded.log is None else loaded.log.name}. Ctrl-C stops; nothing counts twice.")
     told = set[str]()
@@ -54,7 +52,7 @@ def follow_command(
     for release in _all(stream, partial(follow, since=stream.opened)):  # opening takes its time
         stop_if_asked()
         told.clear()
-        end = written(loaded.clock.boundary(release.tick + 1))
+        end = loaded.clock.begins(release.tick + 1)
         place = "" if loaded.sink is None else f": {loaded.sink.path}/{release.tick:06d}"
         released(release)
         shown.print(f"Released tick {release.tick}, events before {end}{place}")
@@ -73,8 +71,9 @@ def bounded(clock: Clock, closed: int, until: datetime | None) -> str:
     end, where = (clock.until, "in [clock]") if until is None else (until, "of --until")
     if end is None:
         return ""
-    if clock.moment(end) < (newest := clock.boundary(closed)):
-        what = f"the end of the newest release, {written(newest)}" if closed else f"start = {written(newest)}"
+    if clock.moment(end) < clock.boundary(closed):
+        newest = clock.begins(closed)
+        what = f"the end of the newest release, {newest}" if closed else f"start = {newest}"
         return f" Nothing will be due: until = {written(end)} {where} lies before {what}."
     return f" Nothing is closed that ends after until = {written(end)} {where}."
 

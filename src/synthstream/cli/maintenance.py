@@ -148,9 +148,7 @@ def recover_command(
     if not found.segment:
         say(f"The state is as new as the releases, and was taken as it is. Next: synthstream run {config}")
         return
-    from synthstream.schema.clock import written
-
-    start = written(loaded.clock.boundary(found.start))
+    start = loaded.clock.begins(found.start)
     say(
         f"A new segment begins with tick {found.start}. Rows dated before {start} never count again, whether they "
         "counted before or not; rows without a readable time no longer count."
@@ -181,7 +179,6 @@ def succeed_command(
     """
     from synthstream.config.config import load
     from synthstream.publish.outlets import simulated
-    from synthstream.schema.clock import written
     from synthstream.stream.succession import changes_of, planned, succeed
     from synthstream.synthesizers.succession import promise_of, waits_as_other
 
@@ -205,7 +202,7 @@ def succeed_command(
     found = succeed(old, loaded, read_again=read_again, simulate=seed if simulate else None)
     cut = found.cuts[-1]["tick"]
     say(
-        f"{found.name} goes on with {new} from tick {cut}, {written(found.clock.boundary(cut))}. Rows dated before, "
+        f"{found.name} goes on with {new} from tick {cut}, {found.clock.begins(cut)}. Rows dated before, "
         "and rows without a readable time, no longer count."
     )
     if read_again and found.op is not None:

@@ -199,14 +199,13 @@ def _no_file(shown: Console, stream: Stream) -> None:
 def _announced(shown: Console, stream: Stream, due: int, *, asked: bool) -> None:
     """What ought to be known before anything is published, and how much will be; who was asked knows it."""
     from synthstream.forecast.warnings import weak_budget
-    from synthstream.schema.clock import written
 
     if stream.closed == 0:
         cautioned(shown, [] if asked else weak_budget(stream.config))
     if stream.config.log is not None and stream.waits:
         shown.print(f"Warning: {stream.config.log.name}: {WAITS}", style="bold")
     if due > 1 and not asked:
-        end = written(stream.config.clock.boundary(stream.closed + due))
+        end = stream.config.clock.begins(stream.closed + due)
         shown.print(f"{due + stream.new} ticks are over, the last at {end}: one release for each.")
 
 

@@ -20,7 +20,7 @@ from synthstream.publish.folder import ParquetSink
 from synthstream.release.models import Model, RowModel
 from synthstream.release.release import Release, chain_head, seed_of
 from synthstream.release.series import counted, lines, running
-from synthstream.schema.clock import Clock, written
+from synthstream.schema.clock import Clock
 from synthstream.synthesizers.assembly import synthesizer_of
 from synthstream.synthesizers.contract import Models, Synthesizer, Windowed
 from synthstream.synthesizers.segments import Resumed, Segment, whole
@@ -60,7 +60,7 @@ class Past:
         return seed_of(self._builder.previous(tick + 1), "fit")
 
     def begins(self, tick: int) -> str:
-        return written(self._clock.boundary(tick))
+        return self._clock.begins(tick)
 
 
 class Builder:

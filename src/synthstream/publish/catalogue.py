@@ -23,7 +23,6 @@ from synthstream.publish.describing import FieldFacts, measured_fields, rows_fie
 from synthstream.publish.folder import DESCRIPTIONS, SERIES
 from synthstream.publish.outlets import as_begun, parquet_sink, refuse_other_releases
 from synthstream.publish.readme import MARK, cited, left_out, readme, title_of
-from synthstream.schema.clock import written
 
 _WHAT = {
     "rows": "Synthetic rows. No row stands for a real event; all together have about the counts of the real ones.",
@@ -172,7 +171,7 @@ def _description(config: StreamConfig, newest: _Newest) -> str:
     parts = [
         manifest.get("warning", "") and f"{manifest['warning']}.",
         config.publication.description or "",
-        f"Synthetic rows and noisy tables for all events from {written(config.clock.boundary(0))} to before "
+        f"Synthetic rows and noisy tables for all events from {config.clock.begins(0)} to before "
         f"{manifest['end']}, the release of tick {manifest['tick']} of a stream that is kept up to date.",
         claim["words"],
         left_out(config.privacy.unit),

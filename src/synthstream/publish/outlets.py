@@ -16,14 +16,13 @@ from synthstream.environment import REAL, Env
 from synthstream.errors import ConfigError, NotReleased, SinkError
 from synthstream.publish.folder import Anchor, ParquetSink, Sink
 from synthstream.publish.mirrors import DeltaTable, Mirror, ObjectFolder
-from synthstream.schema.clock import written
 
 
 def refuse_other_releases(config: StreamConfig, sink: ParquetSink) -> None:
     """Raise ``ConfigError`` if the releases in a folder began with other settings: the chain begins with these."""
     if config.after is not None and config.after.tick is None:
         ticks = sink.ticks()
-        until = f" that ends {written(config.clock.boundary(max(ticks) + 2))}" if ticks else ""
+        until = f" that ends {config.clock.begins(max(ticks) + 2)}" if ticks else ""
         raise ConfigError(
             f"{sink.folder}: [after]: this successor has no release yet. Its first one is of the tick{until}, once "
             "`synthstream succeed` was said. Until then, name the stream.toml that it goes on from."

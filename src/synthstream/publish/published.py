@@ -28,7 +28,6 @@ from synthstream.release.comparing import between_spans
 from synthstream.release.release import Release, TableRelease
 from synthstream.release.series import Step, lines, only, steps, steps_of_calendar
 from synthstream.release.window import Moment, PointWindow, Window, moment_of
-from synthstream.schema.clock import written
 from synthstream.synthesizers.succession import known_since
 from synthstream.workload import FloatArray, Workload
 
@@ -146,8 +145,7 @@ class Releases:
         ended = self.config.clock.ended_before(moment_of(cast(Moment, when), self.config.clock))
         if ended == 0:
             raise NotReleased(
-                f"No release had ended by {when}: the first one holds events before "
-                f"{written(self.config.clock.boundary(1))}."
+                f"No release had ended by {when}: the first one holds events before {self.config.clock.begins(1)}."
             )
         return self._read(min(ended - 1, newest))
 

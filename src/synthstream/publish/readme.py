@@ -10,7 +10,6 @@ from synthstream.config.texts import filled
 from synthstream.kinds import spelled
 from synthstream.privacy import Unit
 from synthstream.publish.folder import SERIES
-from synthstream.schema.clock import written
 
 # Its first line: a file without it is somebody else's, and is not written over.
 MARK = "<!-- Written by Synthstream, and again with each release. -->"
@@ -28,8 +27,7 @@ def cited(config: StreamConfig, manifest: Mapping[str, Any]) -> str:
     """How to cite a release: it is named by its tick, and by the head of its chain."""
     about, head = config.publication, manifest["chain"]["head"][:16]
     release = f"{title_of(config, manifest)}, release of tick {manifest['tick']}"
-    start, end = config.clock.boundary(0), config.clock.boundary(manifest["tick"] + 1)
-    covered = f"from {written(start)} to before {written(end)}"
+    covered = f"from {config.clock.begins(0)} to before {config.clock.begins(manifest['tick'] + 1)}"
     if limit := within(config.privacy.unit):
         covered += f", {limit}"
     parts = (about.publisher, release, f"Events counted {covered}", "Synthetic data", f"Chain {head}")
@@ -57,8 +55,8 @@ def readme(config: StreamConfig, manifest: Mapping[str, Any], where: str) -> str
         about=config.publication,
         manifest=manifest,
         tick=tick,
-        start=written(clock.boundary(0)),
-        end=written(clock.boundary(tick + 1)),
+        start=clock.begins(0),
+        end=clock.begins(tick + 1),
         every=spelled(clock.every),
         where=where,
         site=not where,

@@ -88,9 +88,7 @@ def ticks_between(clock: Clock, start: Moment, end: Moment, *, newest: int) -> t
     if begin >= until:
         raise NotReleased(f"between {start} and {end}: nothing lies there. Say the earlier moment first.")
     if ticks <= 0:
-        raise NotReleased(
-            f"between {start} and {end}: nothing lies there. The stream begins {written(clock.boundary(0))}."
-        )
+        raise NotReleased(f"between {start} and {end}: nothing lies there. The stream begins {clock.begins(0)}.")
     if ticks - 1 > newest:
         raise NotReleased(
             f"between {start} and {end}: releases hold events before {written(over)} only. Ask for a "

@@ -16,7 +16,7 @@ from synthstream.publish.folder import SERIES, write_parquet
 from synthstream.publish.history import History
 from synthstream.publish.readme import HISTORY, has_history
 from synthstream.report.places import in_series
-from synthstream.schema.clock import Clock, written
+from synthstream.schema.clock import Clock
 
 _COLUMNS = ["tick", "start", "end", "column", "value", "measured", "stderr", "span", "whole"]
 # So many lines a spreadsheet opens, with the headings; a longer table has no CSV file.
@@ -94,6 +94,6 @@ def _dated(frame: pl.DataFrame, clock: Clock, tick: int) -> pl.DataFrame:
     for name, told, other, more in spans:
         known = told in frame.columns
         ticks = frame[told].fill_null(other) if known else pl.Series([other]).new_from_index(0, frame.height)
-        moments = {t: written(clock.boundary(t + more)) for t in ticks.unique()}
+        moments = {t: clock.begins(t + more) for t in ticks.unique()}
         frame = frame.with_columns(ticks.replace_strict(moments, return_dtype=pl.String).alias(name))
     return frame

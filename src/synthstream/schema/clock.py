@@ -223,6 +223,10 @@ class Clock:
             wall = self._origin + timedelta(seconds=tick * self._seconds)
         return wall.replace(tzinfo=ZoneInfo(self.timezone))
 
+    def begins(self, tick: int) -> str:
+        """The same as people write it."""
+        return written(self.boundary(tick))
+
     def moment(self, when: datetime) -> datetime:
         """A moment with its zone; one without a zone is on the clock's own wall."""
         return when if when.tzinfo else when.replace(tzinfo=ZoneInfo(self.timezone))
@@ -240,7 +244,7 @@ class Clock:
         """When a tick ends and is closed, in words."""
         zone = f" ({self.timezone})" if self.timezone != "UTC" else ""
         closed = "" if self.wait is None else f" and is closed {self.wait} later, {written(self.closes(tick))}"
-        return f"ends {written(self.boundary(tick + 1))}{closed}{zone}"
+        return f"ends {self.begins(tick + 1)}{closed}{zone}"
 
     def why_open(self, tick: int, *, until: datetime | None = None) -> str:
         """Why a tick is not closed yet, in words; ``until`` as in ``over``."""
