@@ -54,7 +54,7 @@ def main(ticks: int) -> None:
             if key is None:
                 store = Store(state)
                 begun = time.perf_counter()
-                store._db.execute("PRAGMA quick_check(1)").fetchall()
+                store.db.execute("PRAGMA quick_check(1)").fetchall()
                 _say(state=name, what="quick_check of the whole file", seconds=round(time.perf_counter() - begun, 2))
                 store.close()
 

@@ -108,10 +108,10 @@ def durability(folder: Path) -> None:
     """A commit is on the disk when it returns: the setting, as the open file has it."""
     store = Store(folder / "state")
     try:
-        assert store._db.execute("PRAGMA synchronous").fetchone()[0] >= 2
-        assert store._db.execute("PRAGMA journal_mode").fetchone()[0] == "wal"
-        store._db.execute("INSERT INTO measurement VALUES (0, x'00', 'a')")
+        assert store.db.execute("PRAGMA synchronous").fetchone()[0] >= 2
+        assert store.db.execute("PRAGMA journal_mode").fetchone()[0] == "wal"
+        store.db.execute("INSERT INTO measurement VALUES (0, x'00', 'a')")
         with pytest.raises(sqlite3.IntegrityError):
-            store._db.execute("DELETE FROM measurement")
+            store.db.execute("DELETE FROM measurement")
     finally:
         store.close()

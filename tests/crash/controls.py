@@ -60,7 +60,7 @@ class SyncsLater(Stream):
     """Leaves it to the system when commits reach the disk, and does not empty the log, which would sync them."""
 
     def _open(self, identity: Mapping[str, str]) -> None:
-        self._store._db.execute("PRAGMA synchronous = NORMAL")
+        self._store.db.execute("PRAGMA synchronous = NORMAL")
         self._store.wipe = lambda: None  # type: ignore[method-assign]
         super()._open(identity)
 

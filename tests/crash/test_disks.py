@@ -62,12 +62,12 @@ def test_a_write_that_stops_in_the_middle_is_told_and_taken_up_again(folder: Pat
 
 def test_sqlite_itself_may_find_no_room(folder: Path) -> None:
     with opened(folder) as stream:
-        pages = stream._store._db.execute("PRAGMA page_count").fetchone()[0]
-        stream._store._db.execute(f"PRAGMA max_page_count = {pages}")
+        pages = stream._store.db.execute("PRAGMA page_count").fetchone()[0]
+        stream._store.db.execute(f"PRAGMA max_page_count = {pages}")
         with pytest.raises(StateError, match="no space left"):
             all(released(stream, folder) for _ in range(world.TICKS))
         closed = stream.closed
-        stream._store._db.execute("PRAGMA max_page_count = 100000")
+        stream._store.db.execute("PRAGMA max_page_count = 100000")
         total = released(stream, folder)  # and of a tick before, if that was drawn in part when there was no room
         assert stream.closed in (closed + 1, closed + 2)
         assert total == world.totals()[stream.closed - 1]

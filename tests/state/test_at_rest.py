@@ -297,8 +297,8 @@ def test_damage_in_the_middle_of_a_run_is_told_in_our_words(tmp_path: Path) -> N
 
 def test_a_full_disk_is_no_damage(tmp_path: Path) -> None:
     store = Store(tmp_path / "state")
-    pages = store._db.execute("PRAGMA page_count").fetchone()[0]
-    store._db.execute(f"PRAGMA max_page_count = {pages + 1}")
+    pages = store.db.execute("PRAGMA page_count").fetchone()[0]
+    store.db.execute(f"PRAGMA max_page_count = {pages + 1}")
     with pytest.raises(StateError, match="no space left on its disk") as caught, store.transaction("test"):
         store.add_pending(0, Counts(np.arange(9000), canary(9000)))
     assert not isinstance(caught.value, StateCorrupt)

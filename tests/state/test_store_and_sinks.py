@@ -136,7 +136,7 @@ def test_history_is_append_only(store: Store, table: str, change: str) -> None:
         store.append_measurement(Committed(0, np.array([1, 2]), "head"))
     column = {"ledger": "claim", "measurement": "head"}[table]
     with pytest.raises(sqlite3.IntegrityError, match="append only"):
-        store._db.execute(change.format(table, column))
+        store.db.execute(change.format(table, column))
     with pytest.raises(sqlite3.IntegrityError), store.transaction("test"):
         store.append_measurement(Committed(0, np.array([3]), "other"))
 
@@ -156,5 +156,5 @@ def test_measurements_come_back_as_they_were(store: Store) -> None:
 
 
 def test_commits_reach_the_disk(store: Store) -> None:
-    assert store._db.execute("PRAGMA synchronous").fetchone()[0] == 2  # FULL
-    assert store._db.execute("PRAGMA journal_mode").fetchone()[0] == "wal"
+    assert store.db.execute("PRAGMA synchronous").fetchone()[0] == 2  # FULL
+    assert store.db.execute("PRAGMA journal_mode").fetchone()[0] == "wal"

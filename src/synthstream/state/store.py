@@ -68,7 +68,7 @@ CREATE TRIGGER measurement_delete BEFORE DELETE ON measurement BEGIN SELECT RAIS
 
 
 class Store:
-    """The state folder, opened by one process at a time.
+    """The state folder, opened by one process at a time. ``db`` is its file, for tables that other modules look after.
 
     Args:
         folder: created with mode 0700 if it does not exist.
@@ -97,9 +97,7 @@ class Store:
             self._lock = self._do("lock state", partial(locked, folder))
         try:
             path, fill, copies = folder / STORE, partial(self._fill, key), copies or read_only
-            self._db = database.opened(
-                path, _SCHEMA, FORMAT, read_only=read_only, copies=copies, do=self._do, fill=fill
-            )
+            self.db = database.opened(path, _SCHEMA, FORMAT, read_only=read_only, copies=copies, do=self._do, fill=fill)
             self._public: Seal = Plain(self.meta("id") or "")
             if not read_only:
                 self._unseal(key)
@@ -122,7 +120,7 @@ class Store:
 
     def _fill(self, key: bytes | None, db: Database) -> None:
         """What a new store says of itself."""
-        self._db, store, (self.secret, facts) = db, secrets.token_hex(16), self.new_facts()
+        self.db, store, (self.secret, facts) = db, secrets.token_hex(16), self.new_facts()
         self._private: Seal = Plain(store) if key is None else Cipher(key, store)
         self._rows = RowSums(db, self._private, self.secret)
         facts |= {"id": store, "encryption": self._private.name}
@@ -156,20 +154,20 @@ class Store:
         except ValueError:
             raise damaged("meta") from None
         self.secret = self.unseal(sealed, "meta secret")
-        self._rows = RowSums(self._db, self._private, self.secret)
+        self._rows = RowSums(self.db, self._private, self.secret)
         self._rows.verify()
 
     def close(self) -> None:
         """Wipe the log, close the file and let go of the lock."""
         try:
-            if isinstance(self._db, Database):
-                self._do("close store", self._db.close)  # SQLite empties the log into the file first, and removes it
+            if isinstance(self.db, Database):
+                self._do("close store", self.db.close)  # SQLite empties the log into the file first, and removes it
         finally:
             self._let_go()
 
     def _let_go(self) -> None:
         """As :meth:`close`, whatever has come of it."""
-        db, self._db = getattr(self, "_db", None), Closed()  # type: ignore[assignment]
+        db, self.db = getattr(self, "db", None), Closed()  # type: ignore[assignment]
         if isinstance(db, Database):
             with suppress(StateError):
                 db.close()
@@ -179,12 +177,12 @@ class Store:
 
     def wipe(self) -> None:
         """Empty the write-ahead log, where counts live on that were deleted from the tables. A reader may delay it."""
-        self._do("wipe log", lambda: self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone())
+        self._do("wipe log", lambda: self.db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone())
 
     @contextmanager
     def transaction(self, what: str) -> Iterator[None]:
         """All or nothing; on return it is on disk. ``what``: is committed, in a word."""
-        with database.transaction(self._db, what, self._do):
+        with database.transaction(self.db, what, self._do):
             self._rows.begin()
             yield
             self._rows.finish()
@@ -203,11 +201,6 @@ class Store:
         """The private piece that was sealed for a place. Raises ``StateCorrupt`` if it is not what was sealed there."""
         return self._private.open(sealed, place)
 
-    @property
-    def db(self) -> Database:
-        """The open file, for tables that another module looks after."""
-        return self._db
-
     # -- public facts ------------------------------------------------------------------------------------------
 
     def meta(self, key: str) -> str | None:
@@ -215,7 +208,7 @@ class Store:
         return self._text("SELECT value FROM meta WHERE key = ?", key)
 
     def _text(self, question: str, *values: Any) -> str | None:
-        row = self._db.execute(question, values).fetchone()
+        row = self.db.execute(question, values).fetchone()
         return None if row is None else str(row[0])
 
     def put_meta(self, key: str, value: str) -> None:
@@ -224,11 +217,11 @@ class Store:
 
     def ledger(self) -> list[dict[str, Any]]:
         """All charges, oldest first."""
-        return [json.loads(row[0]) for row in self._db.execute("SELECT claim FROM ledger ORDER BY id").fetchall()]
+        return [json.loads(row[0]) for row in self.db.execute("SELECT claim FROM ledger ORDER BY id").fetchall()]
 
     def append_ledger(self, claim: dict[str, Any]) -> None:
         """Write down a charge; it can never be changed."""
-        number = self._db.execute("SELECT count(*) FROM ledger").fetchone()[0]
+        number = self.db.execute("SELECT count(*) FROM ledger").fetchone()[0]
         self._rows.add("ledger", number, json.dumps(claim, sort_keys=True))
 
     def last(self) -> Committed | None:
@@ -251,7 +244,7 @@ class Store:
             self.put_meta(f"{key} {committed.tick}", json.dumps(told))
 
     def _committed(self, which: str, *values: int) -> Committed | None:
-        row = self._db.execute(f"SELECT tick, released, head FROM measurement {which}", values).fetchone()  # noqa: S608
+        row = self.db.execute(f"SELECT tick, released, head FROM measurement {which}", values).fetchone()  # noqa: S608
         if row is None:
             return None
         tick, blob, head = row
@@ -264,7 +257,7 @@ class Store:
         return self._of_tick("population", "SELECT tick, codes FROM population")
 
     def _of_tick(self, what: str, question: str) -> tuple[int, Arrays] | None:
-        row = self._db.execute(question).fetchone()
+        row = self.db.execute(question).fetchone()
         return None if row is None else (int(row[0]), unpacked(self._public.open(row[1], f"{what} {row[0]}")))
 
     def put_population(self, tick: int, arrays: Arrays) -> None:
@@ -273,7 +266,7 @@ class Store:
 
     def segments(self) -> list[tuple[int, Arrays]]:
         """First ticks of the segments after the first, in order, and the models that they go on from."""
-        rows = self._db.execute("SELECT start, model FROM segment ORDER BY start").fetchall()
+        rows = self.db.execute("SELECT start, model FROM segment ORDER BY start").fetchall()
         return [(int(start), unpacked(self._public.open(blob, f"segment {start}"))) for start, blob in rows]
 
     def append_segment(self, start: int, model: Arrays) -> None:
@@ -315,7 +308,7 @@ class Store:
     def items(self, prefix: str) -> list[str]:
         """What was counted, files and batches: those that begin so, sorted."""
         found = "SELECT item FROM ingested WHERE substr(item, 1, ?) = ? ORDER BY item"
-        return [str(row[0]) for row in self._db.execute(found, (len(prefix), prefix))]
+        return [str(row[0]) for row in self.db.execute(found, (len(prefix), prefix))]
 
     def forget(self, table: str, key: str | int) -> None:
         """Take the rows away whose key is, or begins with, this one."""
@@ -324,38 +317,38 @@ class Store:
     def sound(self) -> bool:
         """Whether the file is a sound database, page by page."""
         try:
-            return bool(self._db.execute("PRAGMA integrity_check(1)").fetchone() == ("ok",))
+            return bool(self.db.execute("PRAGMA integrity_check(1)").fetchone() == ("ok",))
         except StateError:
             return False
 
     @property
     def is_copy(self) -> bool:
         """Whether it is a backup that was put back."""
-        return database.is_copy(self._db)
+        return database.is_copy(self.db)
 
     def take(self) -> None:
         """Go on with a backup as if it were no copy."""
         with self.transaction("adoption"):
-            database.take(self._db)
+            database.take(self.db)
 
     def copy_to(self, path: Path) -> None:
         """Write a consistent copy of the whole store to a new file, mode 0600, marked as a copy."""
-        self._do("copy store", partial(database.copy, self._db, path))
+        self._do("copy store", partial(database.copy, self.db, path))
 
     def undrawn(self) -> bool:
         """Whether nothing was ever drawn. Whether rows were counted is private."""
         tables = ("answer", "measurement")
-        return not any(self._db.execute(f"SELECT 1 FROM {name} LIMIT 1").fetchone() for name in tables)  # noqa: S608
+        return not any(self.db.execute(f"SELECT 1 FROM {name} LIMIT 1").fetchone() for name in tables)  # noqa: S608
 
     def half_drawn(self, tick: int) -> bool:
         """Whether some answers of a tick were drawn although it is not closed."""
-        return self._db.execute("SELECT 1 FROM answer WHERE tick = ? LIMIT 1", (tick,)).fetchone() is not None
+        return self.db.execute("SELECT 1 FROM answer WHERE tick = ? LIMIT 1", (tick,)).fetchone() is not None
 
     def answer(self, tick: int, call: int) -> tuple[str, IntArray] | None:
         """The question of one call of a tick that is not yet closed, and what the gate answered; ``None`` if there was
         none. Private: with the counts it tells the noise of open tree nodes.
         """
-        found = self._db.execute(
+        found = self.db.execute(
             "SELECT question, drawn FROM answer WHERE tick = ? AND call = ?", (tick, call)
         ).fetchone()
         if found is None:
@@ -370,7 +363,7 @@ class Store:
 
     def pending(self, tick: int) -> Counts:
         """Exact counts that wait for a tick to close. Private."""
-        row = self._db.execute("SELECT counts FROM pending WHERE tick = ?", (tick,)).fetchone()
+        row = self.db.execute("SELECT counts FROM pending WHERE tick = ?", (tick,)).fetchone()
         if row is None:
             return Counts(np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64))
         sparse = unpacked(self.unseal(row[0], f"pending {tick}"))
@@ -388,7 +381,7 @@ class Store:
 
     def counter(self) -> Sums | None:
         """State of the counters. Private."""
-        row = self._db.execute("SELECT state FROM counter").fetchone()
+        row = self.db.execute("SELECT state FROM counter").fetchone()
         return None if row is None else Sums(unpacked(self.unseal(row[0], "counter")))
 
     def put_counter(self, state: Arrays) -> None:

@@ -172,8 +172,8 @@ def done_only_when_published(patch: Patch) -> None:
         found, last = self._store.population(), self._store.last()
         if last is not None and (found is None or found[0] < last.tick):
             with self._store.transaction("again"):
-                self._store._db.execute("DROP TRIGGER measurement_delete")
-                self._store._db.execute("DELETE FROM measurement WHERE tick = ?", (last.tick,))
+                self._store.db.execute("DROP TRIGGER measurement_delete")
+                self._store.db.execute("DELETE FROM measurement WHERE tick = ?", (last.tick,))
                 if (state := self._store.counter()) is not None:
                     self._store.put_counter({**state.exact, "t": state.exact["t"] - 1})
         honest(self, *more)
