@@ -1,4 +1,4 @@
-"""Budgets, units, claims and the ledger; zCDP and its conversion to (epsilon, delta).
+"""Budgets, units and claims; zCDP and its conversion to (epsilon, delta).
 
 A budget is what the custodian allows; a claim is what a mechanism promises, and why. Both are public.
 """
@@ -251,6 +251,18 @@ class Budget:
             return not self.pure and rho <= self.rho
         return keeps(above(rho), below(least), epsilon=self.epsilon, delta=self.delta)
 
+    def charge(self, claim: Claim) -> None:
+        """Charge a continual mechanism, once, for its whole life. There are no refunds, and there is no second charge.
+
+        Raises:
+            BudgetExceeded: the claim exceeds the budget; see :meth:`covers`.
+        """
+        if not claim.fits(self):
+            raise BudgetExceeded(
+                f"The ledger refuses this charge: the budget is epsilon = {self.epsilon:g}, delta = {self.delta:g}, "
+                "0 charge(s) stand against it, and this one would exceed it. No noise was drawn."
+            )
+
 
 @dataclass(frozen=True, kw_only=True)
 class Claim:
@@ -348,34 +360,6 @@ def least_of(variances: Iterable[Fraction | None]) -> Fraction | None:
     """The least of some variances; ``None`` if one is, or if there are none."""
     listed = list(variances)
     return None if None in listed else min((v for v in listed if v is not None), default=None)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Ledger:
-    """Claims charged against one budget. A continual mechanism is charged once, for its whole life.
-
-    Example:
-        >>> Ledger(budget=Budget(epsilon=1.0, delta=0.0)).claims
-        ()
-    """
-
-    budget: Budget
-    claims: tuple[Claim, ...] = ()
-
-    def charge(self, claim: Claim) -> Ledger:
-        """A ledger with one more claim. There are no refunds.
-
-        Raises:
-            BudgetExceeded: all claims together would exceed the budget; see :meth:`Budget.covers`.
-        """
-        charged = (*self.claims, claim)
-        if not self.budget.covers(*compose(charged)):
-            raise BudgetExceeded(
-                f"The ledger refuses this charge: the budget is epsilon = {self.budget.epsilon:g}, "
-                f"delta = {self.budget.delta:g}, {len(self.claims)} charge(s) stand against it, and this one would "
-                "exceed it. No noise was drawn."
-            )
-        return Ledger(budget=self.budget, claims=charged)
 
 
 def above(value: Fraction) -> float:

@@ -17,7 +17,7 @@ from synthstream.kernel.counters import Blt, Counter, Kary, Restarted, Simple, T
 from synthstream.kernel.counters.base import root_above
 from synthstream.kernel.spending import participation_factor
 from synthstream.kinds import COUNTERS
-from synthstream.privacy import EVENT, Budget, Claim, Ledger, Unit
+from synthstream.privacy import EVENT, Budget, Claim, Unit
 from synthstream.synthesizers.simulation.seeded import SeededGate
 from tests.support.gates import ExactGate, ReplayingGate, TracingGate, path_cost
 
@@ -196,12 +196,12 @@ def test_what_is_left_for_one_event_times_the_factor_is_the_whole(delta: float, 
     whole = Budget(epsilon=epsilon, delta=delta)
     left = whole.per_event(Fraction(events))
     claim = one_event(left).of_group(person(events), Fraction(events), theorem="group")
-    Ledger(budget=whole).charge(claim)
+    whole.charge(claim)
     spent, allowed = (claim.pure, Fraction(epsilon)) if whole.pure else (claim.rho, whole.rho)
     assert spent is not None
     assert 1 - Fraction(1, 10**5) < spent / allowed <= 1
     with pytest.raises(BudgetExceeded):
-        Ledger(budget=whole).charge(one_event(left).of_group(person(events + 1), Fraction(events + 1), theorem="group"))
+        whole.charge(one_event(left).of_group(person(events + 1), Fraction(events + 1), theorem="group"))
 
 
 def test_a_mechanism_that_spends_epsilon_alone_gets_all_of_it() -> None:

@@ -13,7 +13,7 @@ from synthstream.kernel.counters.dense import Dense
 from synthstream.kernel.counters.kary import Kary
 from synthstream.kernel.epochs import Epochs
 from synthstream.kernel.tables import Marginals, Refreshed
-from synthstream.privacy import Budget, Ledger
+from synthstream.privacy import Budget
 from synthstream.strategies.shares import EpochShares
 from synthstream.strategies.times import EpochTimes, RefreshTimes
 from synthstream.workload import FloatArray, Workload
@@ -68,7 +68,7 @@ def test_shares_that_are_more_than_the_budget_are_claimed_and_refused(monkeypatc
     for kind, budget in ((Marginals, PURE), (Marginals, ZCDP), (Refreshed, ZCDP), (Epochs, PURE)):
         mechanism = kind(workload=WORKLOAD, budget=budget, horizon=TICKS)
         with pytest.raises(BudgetExceeded):
-            Ledger(budget=budget).charge(mechanism.claim())
+            budget.charge(mechanism.claim())
 
 
 def test_larger_tables_of_an_epoch_are_claimed_at_what_the_dearest_cost(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,7 +19,6 @@ from synthstream.environment import Env
 from synthstream.errors import ConfigError, StateCorrupt, StateError, StateMismatch, StateRolledBack
 from synthstream.kernel.gate import Gate, SystemGate
 from synthstream.measured import Committed
-from synthstream.privacy import Ledger
 from synthstream.publish.building import Builder
 from synthstream.publish.copies import Copies, Marks
 from synthstream.publish.folder import Anchor, Newest, Sink
@@ -149,7 +148,7 @@ def begin(
         ledger: the claims to write down; left out: the one that the configuration describes.
     """
     mechanism = synthesizer_of(config).mechanism
-    Ledger(budget=config.privacy.budget).charge(claim_of(config, mechanism))
+    config.privacy.budget.charge(claim_of(config, mechanism))
     with store.transaction("settings"):
         for key, value in identity.items():
             store.put_meta(key, value)

@@ -20,7 +20,6 @@ from synthstream.ingest.intake import BEFORE, CURSOR, DATED
 from synthstream.ingest.persons import Contributions
 from synthstream.kernel.gate import Gate, is_secure
 from synthstream.kinds import EDITION
-from synthstream.privacy import Ledger
 from synthstream.publish.outlets import simulated, sink_of
 from synthstream.state.folder import is_state
 from synthstream.state.looking import began
@@ -137,7 +136,7 @@ def succeed(
     with closing(Store(old.state, key=key_of(old), env=env)) as store:
         cut, newest = _ended(old, store)
         config = successor_of(old, new, tick=cut)
-        Ledger(budget=config.privacy.budget).charge(claim_of(config, synthesizer_of(config).mechanism))
+        config.privacy.budget.charge(claim_of(config, synthesizer_of(config).mechanism))
         if not read_again:
             _refuse_to_move(config)
         _begin(config, store, cut, newest, secure=is_secure(gates(0)), seed=seed, read_again=read_again)

@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 from synthstream.config.config import StreamConfig
 from synthstream.errors import BudgetExceeded, SinkError, StateCorrupt, StateError, SynthstreamError
 from synthstream.measured import stamped
-from synthstream.privacy import Ledger
 from synthstream.publish.building import Builder, from_releases
 from synthstream.publish.folder import COPIES, FILES, LATEST, SERIES, ParquetSink
 from synthstream.publish.outlets import refuse_other_releases, sink_of
@@ -135,7 +134,7 @@ def _wrong_in_store(config: StreamConfig, store: Store, heads: dict[int, str]) -
     if store.ledger() != builder.ledger:
         yield "the ledger does not match the claim of this configuration"
     try:
-        Ledger(budget=config.privacy.budget).charge(claim_of(config, builder.newest.mechanism))
+        config.privacy.budget.charge(claim_of(config, builder.newest.mechanism))
     except BudgetExceeded:
         yield "the claim exceeds the budget"
     last = store.last()

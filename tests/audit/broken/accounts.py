@@ -11,7 +11,7 @@ import numpy as np
 from synthstream import Stream, privacy
 from synthstream.accounting import gaussian, zcdp
 from synthstream.kernel.tables import Marginals
-from synthstream.privacy import Budget, Ledger
+from synthstream.privacy import Budget
 from synthstream.state.store import Store
 from synthstream.workload import FloatArray
 from tests.audit.broken import Patch, seen_by
@@ -20,14 +20,7 @@ from tests.audit.broken import Patch, seen_by
 @seen_by("accounting")
 def a_ledger_that_never_refuses(patch: Patch) -> None:
     """Charges are written down, and that is all."""
-    patch.setattr(Ledger, "charge", lambda self, claim: Ledger(budget=self.budget, claims=(*self.claims, claim)))
-
-
-@seen_by("accounting")
-def a_ledger_that_looks_at_the_newest_charge_only(patch: Patch) -> None:
-    """Each charge is compared with the whole budget, not with what is left of it."""
-    honest = Ledger.charge
-    patch.setattr(Ledger, "charge", lambda self, claim: honest(Ledger(budget=self.budget), claim))
+    patch.setattr(Budget, "charge", lambda *_: None)
 
 
 @seen_by("accounting")
