@@ -68,7 +68,7 @@ def seconds(what: str, path: Path) -> tuple[float, int]:
             pass
         return time.perf_counter() - start, CHUNK * len(parts)
     source = FileSource(kind="parquet", path=path, columns=tuple(f"c{i}" for i in range(codes.shape[1])))
-    chunks = source.read(path, chunk_rows=CHUNK)
+    chunks = source.read(path)
     part = counting.count(next(chunks))
     if what.startswith("merge"):
         start = time.perf_counter()

@@ -96,7 +96,7 @@ def test_each_cell_of_it_has_its_place(tmp_path: Path) -> None:
     config = StreamConfig.from_toml(stream_toml(COLUMNS, GERMAN), base=tmp_path)
     source = files_of(config)
     assert source is not None
-    (frame,) = source.read(tmp_path / "export-1.csv", chunk_rows=100)
+    (frame,) = source.read(tmp_path / "export-1.csv")
     rows = encode(config, frame)
     assert rows.ticks.tolist() == [0, 1, -1, 2]
     assert rows.codes.tolist() == [[0, 7, 2], [1, 14, 0], [0, 24, 4], [2, 24, 4]]
@@ -126,7 +126,7 @@ def test_numbers_since_1970_are_moments_on_the_wall_of_the_clock(tmp_path: Path,
     text = stream_toml(WARD, source).replace("[clock]\n", '[clock]\ntimezone = "Europe/Berlin"\n')
     files = files_of(config := StreamConfig.from_toml(text, base=tmp_path))
     assert files is not None
-    (frame,) = files.read(tmp_path / "x.csv", chunk_rows=100)
+    (frame,) = files.read(tmp_path / "x.csv")
     assert encode(config, frame).ticks.tolist() == [0, 0, 1, 1, 1, 0] + [-1] * 6
 
 
@@ -158,7 +158,7 @@ def test_lines_of_json_keep_every_cell_as_it_is_written(tmp_path: Path) -> None:
         '{"a": null}',
     ]
     path.write_bytes(gzip.compress("\n".join(lines).encode()))
-    found = pl.concat(FileSource(kind="jsonl", path=path, columns=("a", "b")).read(path, chunk_rows=2))
+    found = pl.concat(FileSource(kind="jsonl", path=path, columns=("a", "b")).read(path))
     assert found.rows() == [("1e400", "x"), (None, None), (None, None), (None, None), ("01", ""), (None, None)]
 
 
@@ -183,7 +183,7 @@ def read(kind: FileKind, lines: list[str]) -> list[tuple[object, ...]]:
             numbers=frozenset("n"),
             formats={"t": ("%d.%m.%Y", "%H:%M")},
         )
-        return pl.concat(source.read(path, chunk_rows=3)).rows()
+        return pl.concat(source.read(path)).rows()
 
 
 @settings(max_examples=30)
@@ -219,7 +219,7 @@ def test_no_line_takes_much_more_memory_than_it_has_bytes(tmp_path: Path, kind: 
     source = FileSource(kind=kind, path=path, columns=("n",), dialect=Dialect(delimiter=";"))
     tracemalloc.start()
     try:
-        found = [cell for rows in source.read(path, chunk_rows=10) for cell in rows["n"]]
+        found = [cell for rows in source.read(path) for cell in rows["n"]]
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
@@ -307,7 +307,7 @@ def test_what_no_header_could_mend_is_named(tmp_path: Path, content: bytes, said
     path = tmp_path / "d.csv"
     path.write_bytes(content)
     with pytest.raises(SchemaError) as caught:
-        list(FileSource(kind="csv", path=path, columns=("a",)).read(path, chunk_rows=9))
+        list(FileSource(kind="csv", path=path, columns=("a",)).read(path))
     assert said in str(caught.value)
     assert "header = " not in str(caught.value)
 
@@ -317,7 +317,7 @@ def test_a_header_may_stand_lower_or_in_the_configuration(tmp_path: Path, header
     path, above = tmp_path / "x.csv", "made by\n;;\na,b\n" if header == 3 else ""
     path.write_text(f"{above}1,2\n")
     source = FileSource(kind="csv", path=path, columns=("b",), dialect=Dialect.model_validate({"header": header}))
-    assert pl.concat(source.read(path, chunk_rows=9)).rows() == [("2",)]
+    assert pl.concat(source.read(path)).rows() == [("2",)]
     path.write_text("")
     if header == 3:
         with pytest.raises(FileDamaged, match="not even a header"):
@@ -330,7 +330,7 @@ def test_a_packed_file_that_ends_early_counts_nothing(tmp_path: Path, end: str) 
     whole = packed(path.name, b"a,b\n" + b"".join(b"%d,SECRET\n" % i for i in range(99_999)))
     path.write_bytes(whole[: len(whole) // 2])
     with pytest.raises(SourceError, match="truncated") as caught:
-        list(FileSource(kind="csv", path=path, columns=("a",)).read(path, chunk_rows=100))
+        list(FileSource(kind="csv", path=path, columns=("a",)).read(path))
     assert "SECRET" not in str(caught.value)
 
 

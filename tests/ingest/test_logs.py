@@ -53,7 +53,7 @@ def test_how_a_log_writes_times_reaches_what_reads_it(tmp_path: Path, log: str) 
     frame.write_csv(tmp_path / "export.csv")
     frame.with_columns(pl.col(config.clock.column).cast(pl.Int64)).write_parquet(tmp_path / "export.parquet")
     for name, tick in (("export.csv", 3), ("export.parquet", -1)):  # docs/guides/corrections.md says so
-        (rows,) = file_of(config, tmp_path / name).read(tmp_path / name, chunk_rows=10)
+        (rows,) = file_of(config, tmp_path / name).read(tmp_path / name)
         assert encode(config, rows).ticks.tolist() == [tick]
     assert config.public_json() == plain.public_json()
     assert succession._reading(config) != succession._reading(plain)  # so --read-again is refused

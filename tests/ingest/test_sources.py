@@ -33,7 +33,9 @@ def source(path: Path, kind: FileKind = "csv") -> FileSource:
 
 
 def rows(path: Path, kind: FileKind = "csv", chunk_rows: int = 100) -> list[tuple[str | None, ...]]:
-    return pl.concat(source(path, kind).read(path, chunk_rows=chunk_rows)).rows()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("synthstream.ingest.files.CHUNK_ROWS", chunk_rows)
+        return pl.concat(source(path, kind).read(path)).rows()
 
 
 @pytest.mark.parametrize(
@@ -61,7 +63,7 @@ def test_csv_rows_have_their_place(tmp_path: Path, text: bytes, expected: list[t
 def test_with_multiline_a_cell_in_quotation_marks_may_hold_line_ends(tmp_path: Path) -> None:
     path = tmp_path / "x.csv"
     path.write_bytes(b'a,b\n"x,y","two\nlines"\n1,"2\n3,4\n')
-    found = replace(source(path), dialect=Dialect(multiline=True)).read(path, chunk_rows=100)
+    found = replace(source(path), dialect=Dialect(multiline=True)).read(path)
     assert pl.concat(found).rows() == [("x,y", "two\nlines"), ("1", "2\n3,4\n")]
 
 
@@ -95,7 +97,7 @@ def test_a_packed_line_of_any_length_takes_no_more_memory_than_others(
             file.write(after)
     tracemalloc.start()
     late = replace(source(tmp_path / "x.csv.gz"), dialect=Dialect(header=3))
-    found = pl.concat(late.read(tmp_path / "x.csv.gz", chunk_rows=100)).rows()
+    found = pl.concat(late.read(tmp_path / "x.csv.gz")).rows()
     assert tracemalloc.get_traced_memory()[1] < 16 * 2**20
     tracemalloc.stop()
     assert [found[0], found[2]] == [("1", "2"), ("4", "5")]
@@ -107,11 +109,12 @@ def test_a_very_long_cell(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["csv", "parquet"])
-def test_chunks_hold_all_rows_in_order(tmp_path: Path, kind: FileKind) -> None:
+def test_chunks_hold_all_rows_in_order(tmp_path: Path, kind: FileKind, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("synthstream.ingest.files.CHUNK_ROWS", 128)
     frame = pl.DataFrame({"a": [str(i) for i in range(1000)], "b": ["x"] * 1000, "c": [0] * 1000})
     path = tmp_path / f"x.{kind}"
     frame.write_csv(path) if kind == "csv" else frame.write_parquet(path)
-    chunks = list(source(path, kind).read(path, chunk_rows=128))
+    chunks = list(source(path, kind).read(path))
     assert max(map(len, chunks)) <= 128
     assert pl.concat(chunks).equals(frame.select("a", "b"))
 
@@ -132,16 +135,15 @@ def test_broken_files_are_named(tmp_path: Path, name: str, content: bytes, kind:
     assert "SECRET" not in str(caught.value)
 
 
-def test_one_bad_cell_of_a_dictionary_does_not_refuse_a_file(tmp_path: Path) -> None:
+def test_one_bad_cell_of_a_dictionary_does_not_refuse_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is categories in pandas is a dictionary in Parquet; pyarrow makes one again, of good cells only."""
     text = pa.array([b"x", b"\xff", b"x", None], pa.binary()).view(pa.string())
     durations = pa.array([1, 2, None, 4], pa.duration("us"))
     for column in (text.dictionary_encode(), pa.ListArray.from_arrays([0, 1, 2, 3, 4], text.dictionary_encode())):
         pq.write_table(pa.table({"a": column, "b": durations}), tmp_path / "x.parquet", row_group_size=3)
         for chunk_rows in (1, 100):
-            frame = pl.concat(
-                source(tmp_path / "x.parquet", "parquet").read(tmp_path / "x.parquet", chunk_rows=chunk_rows)
-            )
+            monkeypatch.setattr("synthstream.ingest.files.CHUNK_ROWS", chunk_rows)
+            frame = pl.concat(source(tmp_path / "x.parquet", "parquet").read(tmp_path / "x.parquet"))
             assert frame["b"].to_list() == durations.to_pylist()
             if frame["a"].dtype == pl.String:
                 assert frame["a"].to_list() == ["x", "\\xff", "x", None]
@@ -159,7 +161,7 @@ def test_one_list_of_another_length_does_not_refuse_a_file(tmp_path: Path) -> No
         writer.add_key_value_metadata({"ARROW:schema": base64.b64encode(promised).decode()})
     with pytest.raises(pa.ArrowException, match="size=2"):
         pq.read_table(path)
-    found = pl.concat(source(path, "parquet").read(path, chunk_rows=3))
+    found = pl.concat(source(path, "parquet").read(path))
     assert found["a"].is_null().to_list() == [False, False, True, False]
     assert found["b"].to_list() == [1, 2, 3, 4]
 
@@ -178,7 +180,7 @@ def test_nested_cells_may_hold_more_than_31_bits_in_all(tmp_path: Path) -> None:
     path = tmp_path / "x.parquet"
     missing = nested(path, [*[1_000_000] * 2147, 600_000, None])
     assert path.stat().st_size < 10_000
-    found = pl.concat(source(path, "parquet").read(path, chunk_rows=250_000))
+    found = pl.concat(source(path, "parquet").read(path))
     assert found["a"].is_null().to_list() == missing
     assert found["b"].to_list() == list(range(2149))
 
@@ -203,7 +205,8 @@ def test_a_batch_that_is_refused_is_read_in_halves(lengths: list[int | None], gr
         path = Path(folder) / "x.parquet"
         missing = nested(path, lengths, group)
         patched.setattr(pq, "ParquetFile", Refusing)
-        found = pl.concat(source(path, "parquet").read(path, chunk_rows=chunk_rows))
+        patched.setattr("synthstream.ingest.files.CHUNK_ROWS", chunk_rows)
+        found = pl.concat(source(path, "parquet").read(path))
         assert found["a"].is_null().to_list() == missing
         assert found["b"].to_list() == list(range(len(lengths)))
 
@@ -215,7 +218,7 @@ def test_chunks_are_bounded_by_bytes_too(tmp_path: Path, kind: FileKind, monkeyp
     frame = pl.DataFrame({"a": long, "b": ["x"] * 200})
     path = tmp_path / f"x.{kind}"
     frame.write_csv(path) if kind == "csv" else frame.write_parquet(path)
-    chunks = list(source(path, kind).read(path, chunk_rows=250_000))
+    chunks = list(source(path, kind).read(path))
     assert pl.concat(chunks).equals(frame)
     assert max(chunk["a"].str.len_bytes().sum() for chunk in chunks) < 1000 + 3000
 
@@ -224,7 +227,7 @@ def test_a_value_that_is_stored_once_does_not_fill_the_memory(tmp_path: Path) ->
     """Of 200 MB the file says 100 kB: what counts is what is made of it."""
     path = tmp_path / "x.parquet"
     pl.DataFrame({"a": ["x" * 20_000] * 10_000, "b": ["y"] * 10_000}).write_parquet(path)
-    chunks = source(path, "parquet").read(path, chunk_rows=250_000)
+    chunks = source(path, "parquet").read(path)
     sizes = [(len(chunk), chunk.estimated_size()) for chunk in chunks]
     assert sum(number for number, _ in sizes) == 10_000
     assert max(size for _, size in sizes) < 4096 * 20_100
@@ -251,7 +254,7 @@ def test_a_missing_column_is_told_before_any_row(tmp_path: Path, kind: FileKind)
     frame = pl.DataFrame({"a": ["SECRET"], "bb": ["SECRET"]})
     frame.write_csv(path) if kind == "csv" else frame.write_parquet(path)
     with pytest.raises(SchemaError, match=r"'b' is missing.*'bb'") as caught:
-        next(source(path, kind).read(path, chunk_rows=10))
+        next(source(path, kind).read(path))
     assert f"x.{kind}" in str(caught.value)
     assert "SECRET" not in str(caught.value)
 

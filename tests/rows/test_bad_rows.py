@@ -166,12 +166,15 @@ def test_plain_rows_stand_for_the_places() -> None:
 
 
 @pytest.mark.parametrize("line", LINES, ids=[line.name for line in LINES])
-def test_a_broken_line_counts_as_the_rows_that_it_is(line: Line, tmp_path: Path) -> None:
+def test_a_broken_line_counts_as_the_rows_that_it_is(
+    line: Line, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path, columns = tmp_path / "x.csv", (COLUMNS["c"], COLUMNS["n"])
     path.write_bytes(HEADER + line.data.replace(b"@", b"%d" % canary(0)))
     for chunk_rows in (1, 100):
+        monkeypatch.setattr("synthstream.ingest.files.CHUNK_ROWS", chunk_rows)
         source = FileSource(kind="csv", path=path, columns=("c", "n", "t"))
-        found = pl.concat(source.read(path, chunk_rows=chunk_rows))
+        found = pl.concat(source.read(path))
         plain = plain_lines([line])
         assert Schema(columns=columns).encode(found).tolist() == Schema(columns=columns).encode(plain).tolist()
         assert CLOCK.ticks_of(found).tolist() == CLOCK.ticks_of(plain).tolist()
@@ -393,7 +396,7 @@ def test_a_huge_batch_counts_row_by_row(
     found = [case.place for case in cases()]
     frame = twin_of(found)
     at_once = watched(tmp_path / "x", TOML + TABLE, lambda stream, _: stream.update(frame), capfd)
-    monkeypatch.setattr("synthstream.ingest.intake._CHUNK_ROWS", 97)
+    monkeypatch.setattr("synthstream.ingest.files.CHUNK_ROWS", 97)
 
     def in_chunks(stream: Stream, folder: Path) -> None:
         frame.write_parquet(folder / INPUT / "x.parquet")

@@ -138,7 +138,7 @@ def test_partitions_and_cells_count_alike(tmp_path: Path) -> None:
 def test_a_file_of_which_only_partitions_are_read_comes_in_chunks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("synthstream.ingest.delta._CHUNK_ROWS", 2)
+    monkeypatch.setattr("synthstream.ingest.delta.CHUNK_ROWS", 2)
     put(lake := tmp_path / "lake", [7] * 5, partition_by=["n"])
     source = of(lake)
     found = [(frame.to_series().to_list(), after) for frame, after in source.read(None)]
@@ -199,7 +199,8 @@ def test_one_odd_cell_moves_one_count(tmp_path: Path, partitioned: bool) -> None
 def test_what_ends_anywhere_counts_each_row_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, when: When
 ) -> None:
-    monkeypatch.setattr("synthstream.ingest.delta._CHUNK_ROWS", 2)
+    monkeypatch.setattr("synthstream.ingest.delta.CHUNK_ROWS", 2)
+    monkeypatch.setattr("synthstream.ingest.files.CHUNK_ROWS", 2)
     put(lake := tmp_path / "lake", [1, 2, 2, 2, 2, 2], partition_by=["n"])
     put(lake, [3, 4])
     config = configured(tmp_path)

@@ -208,7 +208,7 @@ def test_what_is_put_in_the_place_of_a_row_is_dated_as_what_it_replaces(tmp_path
 def test_what_ends_anywhere_counts_each_change_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, when: When
 ) -> None:
-    monkeypatch.setattr("synthstream.ingest.delta._CHUNK_ROWS", 2)
+    monkeypatch.setattr("synthstream.ingest.files.CHUNK_ROWS", 2)
     put(lake := tmp_path / "lake", [1, 2, 2, 2, 3])
     config = configured(tmp_path)
 

@@ -97,7 +97,7 @@ def test_rows_of_an_object_are_those_of_a_file(bucket: ObjectPath, tmp_path: Pat
     assert there.files() == [place]
     assert FileSource(kind=kind, path=ObjectPath(f"{bucket}/*"), columns=columns).files() == []  # deep/ is a folder
     assert str(there.files()[0]) == f"{bucket}/deep/rows.{kind}"
-    assert pl.concat(there.read(place, chunk_rows=999)).equals(pl.concat(here.read(file, chunk_rows=999)))
+    assert pl.concat(there.read(place)).equals(pl.concat(here.read(file)))
     assert there.parts(place) == here.parts(file)
 
 

@@ -658,7 +658,7 @@ def test_the_number_of_rows_in_a_file_shows_nowhere(
     folder: Path, monkeypatch: pytest.MonkeyPatch, rows: int, kind: str
 ) -> None:
     """Chunks may end where the file ends."""
-    monkeypatch.setattr("synthstream.ingest.intake._CHUNK_ROWS", 10)
+    monkeypatch.setattr("synthstream.ingest.files.CHUNK_ROWS", 10)
     frame = visits([1] * rows)
     frame = frame.cast({"ward": pl.String, "age": pl.Float64, "when": pl.Datetime("us")})
     frame.write_csv(folder / "v.csv") if kind == "csv" else frame.write_parquet(folder / "v.parquet")

@@ -606,7 +606,7 @@ def test_what_no_end_costs_a_successor_is_told_from_its_own_first_tick(tmp_path:
 
 
 def test_persons_pay_the_sum_and_rows_that_wait_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("synthstream.ingest.persons._CHUNK_ROWS", 3)  # rows that wait go on some at a time
+    monkeypatch.setattr("synthstream.ingest.persons.CHUNK_ROWS", 3)  # rows that wait go on some at a time
     old = half_run(tmp_path, PERSONS, gates=True)
     text = text_of(PERSONS).replace("epsilon = 2.0", "epsilon = 1.0").replace('"B", "C"', '"BC"')
     text += '[after]\nconfig = "stream.toml"\nvalues = { ward = { B = "BC", C = "BC" } }\n'

@@ -118,8 +118,8 @@ def test_a_file_is_the_sum_of_its_parts(tmp_path: Path) -> None:
     frame.write_parquet(path, row_group_size=30)
     source = FileSource(kind="parquet", path=path, columns=("ward", "x"))
     assert source.parts(path) == 4
-    parts = [part for k in range(4) for part in source.read(path, chunk_rows=20, part=k)]
-    assert pl.concat(parts).equals(pl.concat(source.read(path, chunk_rows=100)))
+    parts = [part for k in range(4) for part in source.read(path, part=k)]
+    assert pl.concat(parts).equals(pl.concat(source.read(path)))
     path.write_bytes(b"PAR1 and no more")
     with pytest.raises(SourceError, match="cannot be read as parquet"):
         source.parts(path)

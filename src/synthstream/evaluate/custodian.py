@@ -20,7 +20,6 @@ from synthstream.schema.coordinates import Coordinate
 from synthstream.workload import CodeArray, FloatArray, IntArray, Workload
 
 STAMP = "NOT PRIVATE: secret, shows true data. For the custodian alone; do not publish"
-_CHUNK = 250_000
 # Numbers that may be held for all sampled ticks together.
 _LARGEST = 40_000_000
 # Any key will do: which rows of a person count is not compared, only how many.
@@ -153,7 +152,7 @@ def truth(config: StreamConfig, ticks: tuple[Tick, ...], *, count: Count, cells:
 
 def _chunks(files: FileSource, path: Path) -> Iterator[pl.DataFrame]:
     try:
-        yield from files.read(path, chunk_rows=_CHUNK)
+        yield from files.read(path)
     except (FileDamaged, SchemaError) as error:
         more = "The page needs all files of [source]: bring this one whole, or move it away if it was never counted."
         raise type(error)(f"{error} {more}") from None

@@ -32,7 +32,6 @@ from synthstream.schema.coordinates import Coordinate
 from synthstream.schema.schema import Schema
 from synthstream.workload import THREADS, IntArray
 
-_CHUNK = 250_000
 # So many different texts of a column are kept, the most frequent ones.
 _KEPT = 2_000
 _PIECE = 1 << 22
@@ -181,14 +180,14 @@ def look(
     new = list(said) or list[Path | Frame](files.new)
     for path in progress(new):
         if not isinstance(path, Path):
-            found, frames = found + _all_of(config, None, slices(path, _CHUNK)), frames + 1
+            found, frames = found + _all_of(config, None, slices(path)), frames + 1
             continue
         if path.is_dir():
             raise SourceError(f"{path}: is a folder. Name the files in it.")
         source = file_of(config, path) if said else files_of(config) or file_of(config, path)
         written = replace(source, formats={}, numbers=frozenset())  # without a look at what texts mean
         try:
-            total = _all_of(config, source, written.read(path, chunk_rows=_CHUNK))
+            total = _all_of(config, source, written.read(path))
         except (FileDamaged, SchemaError) as error:
             refused[path] = (str(error), source.mended(path))
             continue

@@ -32,9 +32,8 @@ from synthstream.errors import SchemaError, SourceError
 from synthstream.ingest.changes import Changes, moment
 from synthstream.ingest.cursors import cursor_of, place_in
 from synthstream.ingest.files import FileSource, for_arrow
-from synthstream.schema.coercion import require
+from synthstream.schema.coercion import CHUNK_ROWS, require
 
-_CHUNK_ROWS = 250_000
 _APPEND_ONLY, _TELLS_CHANGES = "delta.appendOnly", "delta.enableChangeDataFeed"
 _CHANGE = "_change_type"
 _VERSION = re.compile(r"(\d{20})\.json")
@@ -296,10 +295,10 @@ class DeltaSource:
             own = tuple(c for c in columns if c in names and c not in partition)
             if not own:
                 count = pq.read_metadata(for_arrow(path)).num_rows
-                for start in range(0, count, _CHUNK_ROWS):
-                    yield _frame(columns, pl.DataFrame(), partition, min(_CHUNK_ROWS, count - start))
+                for start in range(0, count, CHUNK_ROWS):
+                    yield _frame(columns, pl.DataFrame(), partition, min(CHUNK_ROWS, count - start))
                 return
-            for frame in FileSource(kind="parquet", path=path, columns=own).read(path, chunk_rows=_CHUNK_ROWS):
+            for frame in FileSource(kind="parquet", path=path, columns=own).read(path):
                 yield _frame(columns, frame, partition, frame.height)
 
     def _sides(self, rows: pl.DataFrame, added: _Added) -> pl.DataFrame:

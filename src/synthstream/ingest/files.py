@@ -25,7 +25,7 @@ from synthstream.config.sources import Dialect, fitting
 from synthstream.errors import FileDamaged, SchemaError, SourceError
 from synthstream.ingest.lines import cell_of, lines_of, object_of, opened, rows_of
 from synthstream.kinds import FileKind, is_text, kind_of
-from synthstream.schema.coercion import AS_TEXT, bare, polars_frame, require
+from synthstream.schema.coercion import AS_TEXT, CHUNK_ROWS, bare, polars_frame, require
 from synthstream.schema.dialects import plain_numbers, times_as
 
 _CHUNK_BYTES = 64_000_000  # of a chunk, and of a batch by what its file says
@@ -156,8 +156,8 @@ class FileSource:
         with self._told(path):
             return int(pq.read_metadata(for_arrow(path)).num_row_groups) if self.kind == "parquet" else 1
 
-    def read(self, path: Path, *, chunk_rows: int, part: int | None = None) -> Iterator[pl.DataFrame]:
-        """Rows of one file, at most ``chunk_rows`` at a time, and fewer if they are long.
+    def read(self, path: Path, *, part: int | None = None) -> Iterator[pl.DataFrame]:
+        """Rows of one file, at most ``CHUNK_ROWS`` at a time, and fewer if they are long.
 
         Args:
             part: only this one of its :meth:`parts`.
@@ -169,9 +169,9 @@ class FileSource:
         """
         with self._told(path):
             if self.kind == "parquet":
-                yield from self._parquet(path, chunk_rows, part)
+                yield from self._parquet(path, part)
             else:
-                yield from (self._csv if self.kind == "csv" else self._jsonl)(path, chunk_rows)
+                yield from (self._csv if self.kind == "csv" else self._jsonl)(path)
 
     @contextmanager
     def _told(self, path: Path) -> Iterator[None]:
@@ -191,7 +191,7 @@ class FileSource:
             what = f"{path} cannot be read as {self.kind}: {why}"
             raise kind(f"{what}. Nothing of it was counted; replace it and run again.") from None
 
-    def _parquet(self, path: Path, chunk_rows: int, part: int | None) -> Iterator[pl.DataFrame]:
+    def _parquet(self, path: Path, part: int | None) -> Iterator[pl.DataFrame]:
         with pq.ParquetFile(for_arrow(path)) as file:
             schema = file.schema_arrow
             require(self.columns, schema.names)
@@ -202,8 +202,8 @@ class FileSource:
         wide = {"binary_type": pa.large_binary(), "list_type": pa.LargeListType} if plain else {}
         with pq.ParquetFile(for_arrow(path), metadata=_as_if_plain(path) if plain else None, **wide) as file:
             groups = range(file.num_row_groups) if part is None else [part]
-            batches = chain.from_iterable(_batches(file, group, self.columns, chunk_rows) for group in groups)
-            for rows in together(batches, chunk_rows):
+            batches = chain.from_iterable(_batches(file, group, self.columns) for group in groups)
+            for rows in together(batches):
                 yield polars_frame(_with_durations(rows, schema) if plain else rows, self.columns)
 
     def names(self, path: Path) -> list[str]:
@@ -256,7 +256,7 @@ class FileSource:
         further = "; if the names stand further down, say in which line: header = 3"
         return f" If its first line is a row, name the columns in [source]: header = [...]{further}." if none else ""
 
-    def _csv(self, path: Path, chunk_rows: int) -> Iterator[pl.DataFrame]:
+    def _csv(self, path: Path) -> Iterator[pl.DataFrame]:
         with opened(path, self.dialect.encoding) as file:
             found, rows = rows_of(file, self.dialect)
             header = _there(path, found)
@@ -265,13 +265,13 @@ class FileSource:
             if len(header) > 1:  # a blank line is no row, unless an empty cell is all that a row has
                 rows = filter(None, rows)
             cells = ([row[place] or None if place < len(row) else None for place in places] for row in rows)
-            yield from map(self._texts, _chunks(cells, chunk_rows))
+            yield from map(self._texts, _chunks(cells))
 
-    def _jsonl(self, path: Path, chunk_rows: int) -> Iterator[pl.DataFrame]:
+    def _jsonl(self, path: Path) -> Iterator[pl.DataFrame]:
         with opened(path, "utf-8") as file:
             rows = map(object_of, filter(str.strip, lines_of(file)))
             cells = ([cell_of(row.get(name)) for name in self.columns] for row in rows)
-            yield from map(self._texts, _chunks(cells, chunk_rows))
+            yield from map(self._texts, _chunks(cells))
 
     def _texts(self, rows: list[_Row]) -> pl.DataFrame:
         """Cells as the dialect means them: what it writes in its own way as everybody does, and times as times."""
@@ -289,14 +289,14 @@ class FileSource:
         return text
 
 
-def _chunks(rows: Iterable[_Row], chunk_rows: int) -> Iterator[list[_Row]]:
+def _chunks(rows: Iterable[_Row]) -> Iterator[list[_Row]]:
     """Rows in lists that are bounded by rows and by bytes; at least one list."""
     chunk: list[_Row] = []
     total = 0
     for row in rows:
         chunk.append(row)
         total += _CELL_BYTES * len(row) + sum(map(str.__sizeof__, filter(None, row)))
-        if len(chunk) == chunk_rows or total >= _CHUNK_BYTES:
+        if len(chunk) == CHUNK_ROWS or total >= _CHUNK_BYTES:
             yield chunk
             chunk, total = [], 0
     yield chunk
@@ -308,12 +308,12 @@ def _there(path: Path, header: list[str] | None) -> list[str]:
     return header
 
 
-def together(batches: Iterable[pa.RecordBatch], chunk_rows: int) -> Iterator[pa.Table]:
+def together(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
     """The same rows in fewer, larger tables, which are counted faster: bounded by rows and by bytes."""
     parts: list[pa.RecordBatch] = []
     rows = size = 0
     for batch in batches:
-        if parts and (rows + batch.num_rows > chunk_rows or size + batch.nbytes > _CHUNK_BYTES):
+        if parts and (rows + batch.num_rows > CHUNK_ROWS or size + batch.nbytes > _CHUNK_BYTES):
             yield pa.Table.from_batches(parts)
             parts, rows, size = [], 0, 0
         parts.append(batch)
@@ -322,10 +322,10 @@ def together(batches: Iterable[pa.RecordBatch], chunk_rows: int) -> Iterator[pa.
         yield pa.Table.from_batches(parts)
 
 
-def _batches(file: pq.ParquetFile, group: int, columns: Sequence[str], chunk_rows: int) -> Iterator[pa.RecordBatch]:
+def _batches(file: pq.ParquetFile, group: int, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
     """Rows of a row group, each once and in order. No batch decides: one that holds too much is read in halves."""
     known = file.metadata.row_group(group)
-    rows = min(chunk_rows, _BATCH_ROWS, max(1, _CHUNK_BYTES * known.num_rows // max(1, known.total_byte_size)))
+    rows = min(CHUNK_ROWS, _BATCH_ROWS, max(1, _CHUNK_BYTES * known.num_rows // max(1, known.total_byte_size)))
     done = 0
     while True:
         start = 0

@@ -42,7 +42,6 @@ from synthstream.state.store import Store
 from synthstream.workload import THREADS
 
 T = TypeVar("T")
-_CHUNK_ROWS = 250_000
 # A setting of the state: how far its log was counted, sealed.
 CURSOR = "cursor"
 # In place of the fingerprint of a batch that was counted before a cut: it was made of other columns.
@@ -105,9 +104,9 @@ class Intake:
     def _chunks(self, rows: Frame | str | Path | PrivateRows, **reading: Any) -> Iterator[Frame]:
         """Rows of a file, or of a frame, in parts."""
         if not isinstance(rows, str | Path):
-            return slices(rows, _CHUNK_ROWS)
+            return slices(rows)
         path = path_of(rows)
-        return file_of(self._config, path, **reading).read(path, chunk_rows=_CHUNK_ROWS)
+        return file_of(self._config, path, **reading).read(path)
 
     def forget(self, rows: Frame | str | Path, request: str, *, open_tick: int) -> None:
         if self._config.clock.horizon is not None and open_tick >= self._config.clock.horizon:
@@ -184,7 +183,7 @@ class Intake:
         """Count a file: all of it or nothing. What is in one file decides about no other, and about no release."""
         try:
             with self._committed():
-                chunks = source.read(path, chunk_rows=_CHUNK_ROWS)
+                chunks = source.read(path)
                 for rows in in_threads(partial(encode, self._config), chunks, threads=THREADS):
                     self._add(rows, open_tick)
                 if before is not None and self._appeared(path) > before:

@@ -12,11 +12,11 @@ from synthstream.errors import StateCorrupt
 from synthstream.ingest.bounding import arrivals, counting, from_bytes, span_of, unused, window_of
 from synthstream.ingest.counting import Count, PrivateRows
 from synthstream.privacy import Unit
+from synthstream.schema.coercion import CHUNK_ROWS
 from synthstream.schema.mapping import SchemaMapping
 from synthstream.state.store import Store
 from synthstream.workload import IntArray
 
-_CHUNK_ROWS = 250_000
 _MODULUS = 1 << 256
 
 # Of a mapping that takes each code to one code; chance has no part in it.
@@ -143,7 +143,7 @@ class Contributions:
             raise self._corrupt("is damaged: more rows of a person wait than may count")
         total = Counts(np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64))
         cursor = self._db.execute("SELECT row, number, who, rank FROM waiting WHERE tick = ?", (tick,))
-        while part := cursor.fetchmany(_CHUNK_ROWS):
+        while part := cursor.fetchmany(CHUNK_ROWS):
             rows = [self._store.unseal(row, _place(who, tick, rank)) for row, _, who, rank in part]
             codes, signs = from_bytes(b"".join(rows), (len(rows[0]) - 1) // 4)
             number: IntArray = np.array([number for _, number, _, _ in part], dtype=np.int64)
@@ -167,7 +167,7 @@ class Contributions:
             self._db.execute("DELETE FROM waiting")
             return
         last: tuple[bytes, int, bytes] = (b"", -1, b"")
-        while part := self._db.execute(_AFTER, (*last, _CHUNK_ROWS)).fetchall():
+        while part := self._db.execute(_AFTER, (*last, CHUNK_ROWS)).fetchall():
             for who, tick, rank, row in part:
                 place = _place(who, tick, rank)
                 old = self._store.unseal(row, place)

@@ -25,6 +25,8 @@ AS_TEXT = (
 
 Frame = Any  # a polars or pandas DataFrame, or a pyarrow Table or RecordBatch; pandas is not a dependency
 
+CHUNK_ROWS = 250_000  # of a frame or a file, that are worked on at once
+
 _NESTED = pl.List(pl.Null)
 
 # Types whose cells lie at places that the data themselves name, and how the same bytes are looked at as no text.
@@ -95,14 +97,14 @@ def is_indexed(frame: Frame) -> bool:
     return index is not None and (index.names != [None] or index.dtype.kind not in "iu")
 
 
-def slices(frame: Frame, rows: int) -> Iterator[Frame]:
-    """A frame in parts of at most ``rows`` rows, at least one part; anything else is yielded as it is."""
+def slices(frame: Frame) -> Iterator[Frame]:
+    """A frame in parts of at most ``CHUNK_ROWS`` rows, at least one part; anything else is yielded as it is."""
     kind = library_of(frame)
-    if kind not in ("polars", "pyarrow", "pandas") or isinstance(frame, pl.LazyFrame) or len(frame) <= rows:
+    if kind not in ("polars", "pyarrow", "pandas") or isinstance(frame, pl.LazyFrame) or len(frame) <= CHUNK_ROWS:
         yield frame
         return
-    for start in range(0, len(frame), rows):
-        yield frame.iloc[start : start + rows] if kind == "pandas" else frame.slice(start, rows)
+    for start in range(0, len(frame), CHUNK_ROWS):
+        yield frame.iloc[start : start + CHUNK_ROWS] if kind == "pandas" else frame.slice(start, CHUNK_ROWS)
 
 
 def require(columns: Sequence[str], found: Sequence[str], *, of: str = "") -> None:

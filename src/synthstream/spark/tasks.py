@@ -21,8 +21,6 @@ from synthstream.ingest.counting import CountsByTick, PrivateRows, encode, files
 from synthstream.ingest.files import FileSource, together
 from synthstream.stream.counting_elsewhere import Counting
 
-# Rows that are counted together by a task.
-_CHUNK_ROWS = 250_000
 # What a task gives: counts, or what is wrong, or with which files: JSON.
 RESULT = "counts binary, error string, left string"
 _ARROW = pa.schema([("counts", pa.binary()), ("error", pa.string()), ("left", pa.string())])
@@ -89,13 +87,13 @@ def _answer(counts: Callable[[], CountsByTick | None], left: dict[str, str] | No
 
 def count_rows(job: Job, batches: Batches) -> Batches:
     """Counts of a task's rows."""
-    return _answer(lambda: job.counting.count_all(together(batches, _CHUNK_ROWS)))
+    return _answer(lambda: job.counting.count_all(together(batches)))
 
 
 def encode_rows(job: Job, batches: Batches) -> Batches:
     """A task's rows in numbers, with the keys of their persons."""
     job.check()
-    for table in together(batches, _CHUNK_ROWS):
+    for table in together(batches):
         yield from table_of(encode(job.config, table)).to_batches()
 
 
@@ -132,7 +130,7 @@ def count_files(job: Job, batches: Batches) -> Batches:
         for batch in batches:
             for path, part in zip(batch["path"].to_pylist(), batch["part"].to_pylist(), strict=True):
                 try:
-                    yield from files.read(place_of(path, Path), chunk_rows=_CHUNK_ROWS, part=part)
+                    yield from files.read(place_of(path, Path), part=part)
                 except (FileDamaged, SchemaError) as error:
                     left[path] = str(error)
 
