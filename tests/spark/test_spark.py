@@ -33,7 +33,7 @@ from synthstream.spark import attach, attaching, count, ingest, session
 from synthstream.spark import rows as spark_rows
 from synthstream.spark.counting import total_of
 from synthstream.spark.sessions import INTERVAL
-from synthstream.spark.tasks import RESULT, Job, count_files, count_rows, encode_rows, merge, rows_of, table_of
+from synthstream.spark.tasks import RESULT, Job, count_files, count_rows, encode_rows, merge, merged, rows_of, table_of
 from synthstream.synthesizers.simulation.seeded import SeededGate
 from tests.spark import job
 from tests.support.gates import ExactGate
@@ -88,8 +88,8 @@ def test_tasks_count_and_merge_to_the_same_bytes(tmp_path: Path, kind: str) -> N
     config, frame = configured(tmp_path, kind), rows(500, 3)
     job = Job.of(config)
     parts = [part for third in (0, 1, 2) for part in count_rows(job, batches(frame[third::3], 40))]
-    (merged,) = merge(iter(parts))
-    assert bytes(merged["counts"][0].as_py()) == Counting(config).count(frame).to_bytes()
+    (whole,) = merge(iter(parts))
+    assert bytes(whole["counts"][0].as_py()) == Counting(config).count(frame).to_bytes()
     assert list(merge(iter([]))) == []
 
 
@@ -99,10 +99,23 @@ def test_what_is_wrong_in_a_task_reaches_the_driver_in_our_words(tmp_path: Path)
     task = pa.RecordBatch.from_pydict({"path": [str(tmp_path / "gone.parquet")], "part": [0]})
     (found,) = count_files(job, iter([task]))
     assert "gone.parquet: there is no such file" in str(found["error"][0])
-    (merged,) = merge(iter([found]))
-    assert "gone.parquet" in str(merged["error"][0])
+    (whole,) = merge(iter([found]))
+    assert "gone.parquet" in str(whole["error"][0])
     (other,) = count_rows(replace(job, version="0"), batches(rows(1, 1), 1))
     assert "the driver 0. Install the same" in str(other["error"][0])
+
+
+def test_files_that_cannot_be_counted_reach_the_driver_by_name(tmp_path: Path) -> None:
+    job, (good, bad) = Job.of(configured(tmp_path, "always")), (tmp_path / "good.parquet", tmp_path / "bad.parquet")
+    rows(5, 1).write_parquet(good)
+    bad.write_bytes(b"PAR1")
+    tasks = [pa.RecordBatch.from_pydict({"path": [str(path)], "part": [0]}) for path in (good, bad)]
+    parts = [part for task in tasks for part in count_files(job, iter([task]))]
+    (together,) = count_files(job, iter(tasks))
+    for found in (merge(iter(parts)), iter([together])):
+        with pytest.raises(FilesLeftOut, match=r"bad\.parquet cannot be read as parquet") as caught:
+            merged(row for part in merge(found) for row in part.to_pylist())
+        assert [*caught.value.findings] == [bad]
 
 
 @pytest.mark.parametrize("signed", [False, True])

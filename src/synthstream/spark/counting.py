@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from synthstream.config.config import StreamConfig
-from synthstream.config.objects import place_of
 from synthstream.errors import ConfigError, EngineError, FileDamaged, FilesLeftOut, SourceError
 from synthstream.ingest.counting import CountsByTick, PrivateRows, columns_of, files_of
 from synthstream.ingest.files import FileSource
@@ -64,10 +63,7 @@ def total_of(counting: Counting, parts: DataFrame, *, tasks: int | None = None) 
             break
     with _without_rows():
         found = parts.collect()
-    left = dict[str, str]()
-    total = merged(found, left)
-    if left:
-        raise FilesLeftOut({place_of(path, Path): why for path, why in left.items()})
+    total = merged(found)
     return counting.nothing if total is None else total
 
 

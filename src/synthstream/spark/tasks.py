@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from synthstream.config.config import StreamConfig
 from synthstream.config.objects import place_of
-from synthstream.errors import EngineError, FileDamaged, SchemaError, SynthstreamError
+from synthstream.errors import EngineError, FileDamaged, FilesLeftOut, SchemaError, SynthstreamError
 from synthstream.ingest.counting import CountsByTick, PrivateRows, encode, files_of
 from synthstream.ingest.files import FileSource, together
 from synthstream.stream.counting_elsewhere import Counting
@@ -69,18 +69,16 @@ class Job:
         return _known[key]
 
 
-def _answer(counts: Callable[[], CountsByTick | None], left: dict[str, str] | None = None) -> Batches:
-    """The one row that a task gives. Errors of this package go to the driver as what they are.
-
-    Args:
-        left: files that cannot be counted, and why; known when the counts are made.
-    """
-    found, why = None, None
+def _answer(counts: Callable[[], CountsByTick | None]) -> Batches:
+    """The one row that a task gives. Errors of this package go to the driver as what they are."""
+    found, why, left = None, None, dict[str, str]()
     try:
         found = counts()
+    except FilesLeftOut as error:
+        left = {str(path): said for path, said in error.findings.items()}
     except SynthstreamError as error:
         why = str(error)
-    row = {"counts": None if found is None else found.to_bytes(), "error": why, "left": json.dumps(left or {})}
+    row = {"counts": None if found is None else found.to_bytes(), "error": why, "left": json.dumps(left)}
     if found is not None or why is not None or left:
         yield pa.RecordBatch.from_pylist([row], schema=_ARROW)
 
@@ -124,17 +122,21 @@ def count_files(job: Job, batches: Batches) -> Batches:
 
     If some cannot be counted, their names go to the driver, which asks again for the others.
     """
-    files, left = job.files, dict[str, str]()
+    files = job.files
 
     def frames() -> Iterator[Any]:
+        left = dict[Path, str]()
         for batch in batches:
-            for path, part in zip(batch["path"].to_pylist(), batch["part"].to_pylist(), strict=True):
+            for name, part in zip(batch["path"].to_pylist(), batch["part"].to_pylist(), strict=True):
+                path = place_of(name, Path)
                 try:
-                    yield from files.read(place_of(path, Path), part=part)
+                    yield from files.read(path, part=part)
                 except (FileDamaged, SchemaError) as error:
                     left[path] = str(error)
+        if left:
+            raise FilesLeftOut(left)
 
-    return _answer(lambda: job.counting.count_all(frames()), left)
+    return _answer(lambda: job.counting.count_all(frames()))
 
 
 def fingerprint_files(job: Job, batches: Batches) -> Batches:
@@ -153,26 +155,27 @@ def fingerprint_files(job: Job, batches: Batches) -> Batches:
 
 def merge(batches: Batches) -> Batches:
     """All that reaches a task, merged."""
-    left = dict[str, str]()
-    return _answer(lambda: merged((row for batch in batches for row in batch.to_pylist()), left), left)
+    return _answer(lambda: merged(row for batch in batches for row in batch.to_pylist()))
 
 
-def merged(rows: Iterable[Any], left: dict[str, str]) -> CountsByTick | None:
+def merged(rows: Iterable[Any]) -> CountsByTick | None:
     """What tasks gave, merged.
 
     Args:
         rows: with ``counts``, ``error`` and ``left``.
-        left: gets the files that could not be counted.
 
     Raises:
+        FilesLeftOut: some files could not be counted.
         EngineError: a task could not do its work.
     """
-    total: CountsByTick | None = None
+    total, left = None, dict[Path, str]()
     for row in rows:
         if row["error"] is not None:
             raise EngineError(row["error"])
-        left |= json.loads(row["left"])
+        left |= {place_of(path, Path): why for path, why in json.loads(row["left"]).items()}
         if row["counts"] is not None:
             found = CountsByTick.from_bytes(bytes(row["counts"]))
             total = found if total is None else total.merge(found)
+    if left:
+        raise FilesLeftOut(left)
     return total
