@@ -192,6 +192,14 @@ def test_the_bar_of_progress_tells_no_time_where_rows_are_at_work(
     assert bool(re.search(r"\d:\d\d|-:--", shown)) is timed
 
 
+@pytest.mark.parametrize("switch", ["-q", "-v"])
+def test_a_quiet_audit_shows_no_bar(folder: Path, switch: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")  # as on a terminal
+    done = synthstream("audit", "stream.toml", "--runs", "10", "--ticks", "1", switch, cwd=folder)
+    assert done.returncode in (0, 1)
+    assert ("simulating neighbours" in done.stderr) is (switch == "-v")
+
+
 def test_status_in_json_has_all_its_keys_at_every_stage(folder: Path) -> None:
     def status(*switches: str) -> dict[str, Any]:
         found: dict[str, Any] = json.loads(synthstream("status", "stream.toml", "--json", *switches, cwd=folder).stdout)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from synthstream.cli.common import AsJson, ConfigPath, console
+from synthstream.cli.runtime import Now
 from synthstream.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ def audit_command(
         raise ConfigError(f"--confidence {confidence:g}: must lie between 0 and 1. Example: --confidence 0.999")
     loaded, shown = begun(load(config)), Console(stderr=True)
     columns = (TextColumn("simulating neighbours"), BarColumn(), TextColumn("{task.percentage:.0f} %"))
-    hidden = not shown.is_terminal
+    hidden = not shown.is_terminal or Now.quiet
     with Progress(*columns, TimeRemainingColumn(), console=shown, transient=True, disable=hidden) as bar:
         task = bar.add_task("", total=1.0)
 
