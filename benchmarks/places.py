@@ -41,7 +41,7 @@ from benchmarks.distances import histogram
 from benchmarks.environment import environment
 from benchmarks.metrics import table_errors
 from synthstream.config.config import StreamConfig, load
-from synthstream.release.release import TableRelease
+from synthstream.release.tables import TableRelease
 from synthstream.synthesizers.assembly import synthesizer_of
 from synthstream.synthesizers.simulation.seeded import SeededGate
 from synthstream.synthesizers.simulation.transport import w1

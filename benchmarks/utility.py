@@ -27,7 +27,7 @@ from benchmarks.environment import environment
 from benchmarks.peers import PYTHON, synthetic
 from benchmarks.yardsticks import distance, impossible, k_marginal, propensity, tables_of, tstr
 from synthstream import Stream, StreamConfig
-from synthstream.release.release import TableRelease
+from synthstream.release.tables import TableRelease
 from synthstream.synthesizers.simulation.seeded import SeededGate
 from synthstream.workload import CodeArray
 

@@ -18,7 +18,7 @@ from typing import Any
 from synthstream import Stream, StreamConfig
 from synthstream.environment import Env
 from synthstream.errors import ConfigError, StateMismatch
-from synthstream.release.release import TableRelease
+from synthstream.release.tables import TableRelease
 from synthstream.stream.succession import succeed
 from synthstream.stream.verification import verify
 from tests.crash.harness import Observer, forked, loaded, warm

@@ -13,7 +13,7 @@ import pytest
 
 from synthstream import Stream, StreamConfig
 from synthstream.kernel.gate import Gate
-from synthstream.release.release import TableRelease
+from synthstream.release.tables import TableRelease
 from synthstream.stream.verification import verify
 from tests.support.environments import At
 from tests.support.gates import ExactGate

@@ -17,7 +17,8 @@ from synthstream.errors import NotReleased, SchemaError
 from synthstream.forecast.planning import plan
 from synthstream.publish.history import history_of
 from synthstream.publish.published import Releases
-from synthstream.release.release import Release, TableRelease
+from synthstream.release.release import Release
+from synthstream.release.tables import TableRelease
 from synthstream.report.distributions import counts_over_time
 from synthstream.stream.opening import system_gate
 from synthstream.stream.succession import succeed

@@ -16,7 +16,7 @@ from synthstream.errors import SchemaError
 from synthstream.kernel.gate import Gate
 from synthstream.measured import Measured
 from synthstream.release.answers import answers, satisfied, sums, why_unmeasured
-from synthstream.release.release import TableRelease
+from synthstream.release.tables import TableRelease
 from synthstream.schema.binned import Datetime, Integer, Number
 from synthstream.schema.columns import Boolean, Category, Column
 from synthstream.schema.comparisons import thresholds

@@ -25,7 +25,7 @@ from synthstream.kernel.gate import Gate
 from synthstream.release.answers import MeasuredSums
 from synthstream.release.areas import Box
 from synthstream.release.places import Grid, Located, _answer, drift_of
-from synthstream.release.release import TableRelease
+from synthstream.release.tables import TableRelease
 from synthstream.schema.places import View
 from synthstream.schema.schema import Schema
 from synthstream.synthesizers.simulation.seeded import SeededGate

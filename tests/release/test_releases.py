@@ -22,7 +22,7 @@ from synthstream.errors import ConfigError, NotReleased, RowsRepeat, SchemaError
 from synthstream.kernel.gate import Gate
 from synthstream.publish.model import codes_of
 from synthstream.release.points import PointRelease
-from synthstream.release.release import TableRelease
+from synthstream.release.tables import TableRelease
 from synthstream.schema.binned import Number
 from synthstream.schema.schema import Schema
 from synthstream.stream.recovery import adopt

@@ -9,8 +9,8 @@ import pytest
 from synthstream import Stream, StreamConfig
 from synthstream.publish.describing import rows_fields
 from synthstream.publish.published import Releases
-from synthstream.release.release import TableRelease
 from synthstream.release.rows import weight_name
+from synthstream.release.tables import TableRelease
 from synthstream.synthesizers.simulation.seeded import SeededGate
 from tests.support.configs import AGE, SINK, WARD, stream_toml
 

@@ -19,7 +19,8 @@ from synthstream.errors import SchemaError
 from synthstream.ingest.counting import PrivateRows
 from synthstream.ingest.intake import Intake
 from synthstream.kernel.gate import Gate
-from synthstream.release.release import Release, TableRelease, chain_head
+from synthstream.release.release import Release, chain_head
+from synthstream.release.tables import TableRelease
 from synthstream.schema.clock import Clock
 from synthstream.schema.schema import Schema
 from synthstream.synthesizers.tables import Continual

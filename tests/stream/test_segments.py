@@ -23,7 +23,8 @@ from synthstream.fit.cloud import Cloud
 from synthstream.partition import Partition
 from synthstream.publish.folder import ParquetSink
 from synthstream.release.points import PointRelease
-from synthstream.release.release import Release, TableRelease
+from synthstream.release.release import Release
+from synthstream.release.tables import TableRelease
 from synthstream.stream.backups import backup
 from synthstream.stream.recovery import adopt, republish
 from synthstream.stream.verification import verify

@@ -34,7 +34,7 @@ from synthstream.errors import (
 )
 from synthstream.forecast.planning import plan
 from synthstream.publish.published import Releases
-from synthstream.release.release import TableRelease
+from synthstream.release.tables import TableRelease
 from synthstream.schema.clock import written as moment
 from synthstream.stream import succession
 from synthstream.stream.opening import begun

@@ -19,8 +19,9 @@ from synthstream.publish.published import Releases
 from synthstream.publish.readme import falling, left_out, less
 from synthstream.release.areas import Bounds
 from synthstream.release.points import PointRelease
-from synthstream.release.release import Release, TableRelease
+from synthstream.release.release import Release
 from synthstream.release.series import steps
+from synthstream.release.tables import TableRelease
 from synthstream.release.window import Spanning
 from synthstream.schema.binned import Integer, Number, open_ended
 from synthstream.schema.clock import Clock

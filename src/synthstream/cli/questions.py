@@ -164,7 +164,7 @@ def _tell_of_gaps(
     """Say so where a condition leaves nothing, or where nothing that was measured tells of the table."""
     from synthstream.cli.answering import unmeasured
     from synthstream.release.answers import why_unmeasured
-    from synthstream.release.release import TableRelease
+    from synthstream.release.tables import TableRelease
 
     if where and not found.height:
         typer.echo(_NOTHING, err=True)

@@ -25,8 +25,9 @@ from synthstream.publish.outlets import as_begun, parquet_sink, refuse_no_sink, 
 from synthstream.publish.windows import known, located_by_step, masses_by_step, window
 from synthstream.release.areas import Bounds, Inside
 from synthstream.release.comparing import between_spans
-from synthstream.release.release import Release, TableRelease
+from synthstream.release.release import Release
 from synthstream.release.series import Step, lines, only, steps, steps_of_calendar
+from synthstream.release.tables import TableRelease
 from synthstream.release.window import Moment, PointWindow, Window, moment_of
 from synthstream.synthesizers.succession import known_since
 from synthstream.workload import FloatArray, Workload

@@ -20,8 +20,8 @@ from synthstream.fit.population import Population
 from synthstream.measured import Measured, stamped
 from synthstream.publish.building import Builder
 from synthstream.release.areas import Bounds, Inside
-from synthstream.release.release import TableRelease
 from synthstream.release.series import Step
+from synthstream.release.tables import TableRelease
 from synthstream.release.window import Moment, PointWindow, Window, ticks_between
 from synthstream.schema.clock import Clock
 from synthstream.synthesizers.succession import known_since, not_recorded

@@ -9,7 +9,8 @@ from zoneinfo import ZoneInfo
 
 from synthstream.errors import ConfigError, NotReleased
 from synthstream.release.points import PointRelease
-from synthstream.release.release import Release, TableRelease
+from synthstream.release.release import Release
+from synthstream.release.tables import TableRelease
 from synthstream.schema.clock import Clock, written
 
 Moment = str | date

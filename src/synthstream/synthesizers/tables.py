@@ -17,7 +17,7 @@ from synthstream.kernel.gate import Gate
 from synthstream.kernel.tables import Marginals, Refreshed
 from synthstream.measured import Measured, Reading, pack_tables, unpack_tables
 from synthstream.release.models import RowModel
-from synthstream.release.release import TableRelease
+from synthstream.release.tables import TableRelease
 from synthstream.schema.schema import Schema
 from synthstream.strategies.times import Refreshes
 from synthstream.synthesizers import audit_targets, bounds, windowing
