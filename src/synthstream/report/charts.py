@@ -7,7 +7,7 @@ says in words what it shows; the numbers are in a table below it, or it is a tab
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any, Required, TypedDict, Unpack
@@ -174,9 +174,8 @@ def bar_chart(
 
 def heat_map(
     names: Sequence[str],
-    values: Sequence[Sequence[float | None]],
+    pairs: Mapping[tuple[int, int], tuple[float | None, bool]],
     *,
-    grey: Sequence[Sequence[bool]],
     high: float = 1.0,
     scale: str = "",
     **caption: Unpack[Caption],
@@ -185,32 +184,24 @@ def heat_map(
 
     Args:
         names: of rows and columns.
-        values: by row and column; only those below the diagonal are read. ``None``: there is none, as of a column that
-            has one value alone; left empty unless it is grey.
-        grey: the same shape: which cells say nothing, and are greyed out.
+        pairs: by the places of both names, the smaller first: a value, ``None`` if one column has one value alone; and
+            whether it is within noise. Either is greyed out. Other pairs are left empty.
         high: the value of the strongest colour; 0 is the faintest.
         scale: what the colours mean, with the unit.
 
     Example:
-        >>> nothing, some = [[False, False], [False, False]], [[None, None], [0.7, None]]
-        >>> html = heat_map(["a", "b"], some, title="Pairs", description="One.", grey=nothing)
+        >>> html = heat_map(["a", "b"], {(0, 1): (0.7, False)}, title="Pairs", description="One.")
         >>> "b and a: 0.7" in html
         True
     """
     cells: list[dict[str, Any]] = []
-    for i in range(len(names)):
-        for j in range(i):
-            value, shade = values[i][j], 0
-            if value is None and not grey[i][j]:
-                continue
-            if value is None:
-                said = "one of them has one value alone"
-            else:
-                shade = 0 if grey[i][j] else min(int(value / high * SHADES), SHADES - 1) + 1
-                said = number(value) + (" (within noise and chance)" if grey[i][j] else "")
-            said = f"{names[i]} and {names[j]}: {said}"
-            cells.append({"x": j, "y": i - 1, "shade": shade, "said": said})
-    lonely = any(c["shade"] == 0 and values[c["y"] + 1][c["x"]] is None for c in cells)
+    for (i, j), (value, noise) in sorted(pairs.items(), key=lambda pair: pair[0][::-1]):
+        shade, said = 0, "one of them has one value alone"
+        if value is not None:
+            shade = 0 if noise else min(int(value / high * SHADES), SHADES - 1) + 1
+            said = number(value) + (" (within noise and chance)" if noise else "")
+        cells.append({"x": i, "y": j - 1, "shade": shade, "said": f"{names[j]} and {names[i]}: {said}"})
+    lonely = any(value is None for value, _ in pairs.values())
     bounds = [f"{high * k / SHADES:.2f}" for k in range(SHADES)]
     return macro(
         "heat",

@@ -259,13 +259,11 @@ def _association(found: History, listed: Sequence[Pair]) -> Markup | None:
     if not listed:
         return None
     known = any(pair.chance is not None for pair in listed)
-    values: list[list[float | None]] = [[None] * len(names) for _ in names]
-    grey = [[False] * len(names) for _ in names]
-    clear = list[tuple[float, str, str]]()
+    drawn, clear = dict[tuple[int, int], tuple[float | None, bool]](), list[tuple[float, str, str]]()
     for pair in listed:
         (i, j), strength, chance = (place[c] for c in pair.columns), pair.strength, pair.chance
-        values[j][i], grey[j][i] = strength, strength is None or (known and pair.is_noise)
-        if strength is not None and not grey[j][i]:
+        drawn[i, j] = strength, known and pair.is_noise
+        if strength is not None and not (known and pair.is_noise):
             likely = "–" if chance is None else f"{chance:.1g}" if chance >= 0.001 else "below 0.001"
             clear.append((strength, f"{names[i]} and {names[j]}", likely))
     clear.sort(key=lambda one: -one[0])
@@ -275,10 +273,9 @@ def _association(found: History, listed: Sequence[Pair]) -> Markup | None:
     headings = ["Strongest pairs", "Strength, from 0 to 1", "Chance of as much if independent"]
     return heat_map(
         names,
-        values,
+        drawn,
         title="Which columns go together",
         description=said,
-        grey=grey,
         high=min(max(math.ceil(10 * max((one[0] for one in clear), default=0.0)) / 10, 0.1), 1.0),  # the next tenth
         scale="How strongly two columns go together in the synthetic rows, from 0 (not at all) to 1 (one follows from "
         "the other): Cramér's V",
