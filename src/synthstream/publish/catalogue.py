@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from synthstream.config.config import StreamConfig, load
+from synthstream.config.texts import filled
 from synthstream.environment import sync, words
 from synthstream.errors import SinkError
-from synthstream.publish.deployment import deployment
 from synthstream.publish.describing import FieldFacts, measured_fields, rows_fields, series_fields, tables_fields
 from synthstream.publish.folder import DESCRIPTIONS, SERIES
 from synthstream.publish.outlets import as_begun, parquet_sink, refuse_other_releases
@@ -323,3 +323,26 @@ def _record_set(name: str, fields: list[FieldFacts]) -> dict[str, Any]:
             for field in fields
         ],
     }
+
+
+# -- the registry of deployments -------------------------------------------------------------------------------------
+
+
+def deployment(config: StreamConfig, manifest: dict[str, Any]) -> str:
+    """An entry for the registry of deployments of differential privacy that OpenDP keeps, as YAML.
+
+    Its keys and words are those of the entries in ``opendp/deployments-registry-data``. What only the publisher knows,
+    and what the registry's editors decide, is left out. What a stream says stands there as JSON, which is YAML too.
+    """
+    title = config.publication.title or config.name
+    return filled(
+        "publish",
+        "deployment.yaml.jinja",
+        config=config,
+        about=config.publication,
+        manifest=manifest,
+        claim=manifest["claim"],
+        pure=manifest["claim"]["pure_epsilon"] is not None,
+        title=title,
+        slug=re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-") or "stream",
+    )
