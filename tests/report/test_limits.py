@@ -10,7 +10,7 @@ import pytest
 
 from synthstream.config.config import StreamConfig
 from synthstream.forecast.planning import plan
-from synthstream.report.limits import limits_of
+from synthstream.report.public import limits_of
 from synthstream.synthesizers.assembly import claim_of, synthesizer_of
 
 TOML = """

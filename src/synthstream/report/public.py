@@ -14,16 +14,16 @@ from markupsafe import Markup
 
 from synthstream.config.config import StreamConfig
 from synthstream.forecast.noticing import noticed
+from synthstream.forecast.several import in_periods, of_several
 from synthstream.forecast.warnings import limited
 from synthstream.publish.history import Cells, History, Steps, Tick, evenly, history_of
 from synthstream.publish.model import codes_of
-from synthstream.publish.readme import cited, less, within
+from synthstream.publish.readme import cited, left_out, less, within
 from synthstream.release.points import PointRelease
 from synthstream.release.rows import weight_name
 from synthstream.report.association import MOST_COLUMNS, Pair, pairs
 from synthstream.report.charts import Series, Table, heat_map, line_chart
 from synthstream.report.distributions import card, latest, over_time, running
-from synthstream.report.limits import limits_of
 from synthstream.report.page import period, render, until
 from synthstream.report.places import grid_of_nodes, grid_of_tables, grids_of_places, map_of, point_cards
 from synthstream.report.promise import Promise, whom
@@ -115,6 +115,26 @@ def public_page(
         changes=_changes(ticks),
         **parts,
     )
+
+
+def limits_of(config: StreamConfig, *, impossible: int | None = None) -> Markup:
+    """What is not protected and what is not exact: short headings, and a sentence or two for each, in HTML.
+
+    Args:
+        impossible: number of published rows that violate public constraints; ``None`` if that is not known.
+    """
+    unit, workload = config.privacy.unit, config.workload
+    text = render(
+        "limits.html",
+        config=config,
+        unit=unit,
+        left_out=left_out(unit),
+        several=in_periods(config) if unit.of_persons else of_several(config, "rows"),
+        order=0 if workload is None else max((len(m) for m in workload.marginals), default=0),
+        allowed=config.constraints.words(config.schema),
+        impossible=impossible,
+    )
+    return Markup(text)  # noqa: S704 - escaped by the template
 
 
 def stamp_of(found: History) -> str:
