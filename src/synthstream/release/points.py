@@ -35,10 +35,6 @@ class Masses(Model, Protocol):
         """Of the box."""
 
     @property
-    def nodes(self) -> Partition:
-        """The partition down to the nodes that have a mass."""
-
-    @property
     def masses(self) -> FloatArray:
         """By node, shape ``(2**level,)``."""
 

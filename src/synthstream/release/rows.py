@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import warnings
-from typing import TYPE_CHECKING
 
 import numpy as np
 import polars as pl
 
 from synthstream.errors import RowsRepeat
-
-if TYPE_CHECKING:
-    from synthstream.schema.schema import Schema
+from synthstream.schema.schema import Schema
 
 
 def weight_name(schema: Schema) -> str:

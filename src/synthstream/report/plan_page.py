@@ -5,21 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING
 
+from markupsafe import Markup
+
+from synthstream.forecast.planning import Forecast, Plan
 from synthstream.forecast.warnings import deviation
 from synthstream.report.charts import Series, Table, line_chart
 from synthstream.report.page import moment, render, small
 from synthstream.report.promise import Promise, whom
 from synthstream.report.scales import logarithmic, number, size_of
 
-if TYPE_CHECKING:
-    from markupsafe import Markup
-
-    from synthstream.forecast.planning import Forecast, Plan
-
 # An error of a forecast; ``None`` where there is none.
-Error = Callable[["Forecast"], float | None]
+Error = Callable[[Forecast], float | None]
 
 # A range of the values of two columns at once; the command prints it as "box".
 _BOX = "A box: a quarter of a table"
