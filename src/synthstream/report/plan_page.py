@@ -12,7 +12,7 @@ from synthstream.forecast.planning import Forecast, Plan
 from synthstream.forecast.warnings import deviation
 from synthstream.report.charts import Series, Table, line_chart
 from synthstream.report.page import moment, render, small
-from synthstream.report.promise import Promise, whom
+from synthstream.report.promise import promise_of
 from synthstream.report.scales import logarithmic, number, size_of
 
 # An error of a forecast; ``None`` where there is none.
@@ -30,11 +30,7 @@ def plan_page(found: Plan) -> str:
         name="Synthstream",
         stamp="",
         plan=found,
-        promise=Promise(
-            epsilon=found.promise["epsilon"],
-            delta=found.promise["delta"],
-            whom=whom(found.claim.unit.kind, found.claim.unit.per),
-        ),
+        promise=promise_of(found.promise),
         facts=_facts(found),
         deviation=deviation(found.tables),
         measured=[_chart(found, title, note, error) for title, note, error in _measured(found)],

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from synthstream.kinds import NO_EPSILON, WEAK_DELTA, WEAK_EPSILON, spelled
 from synthstream.report.page import small
@@ -17,7 +19,7 @@ class Promise:
     Args:
         epsilon: above 0.
         delta: 0 for a pure promise.
-        whom: what a conclusion is about: see :func:`whom`.
+        whom: what a conclusion is about.
 
     Example:
         >>> Promise(epsilon=1.0, delta=0.0, whom="an event").words
@@ -75,16 +77,16 @@ class Promise:
         return f"one in {number(float(f'{1 / self.delta:.2g}'))}"
 
 
-def whom(unit: str, per: str | None) -> str:
-    """What the promise of a claim is about: of a person in one period, where it is for a period alone.
+def promise_of(claim: Mapping[str, Any]) -> Promise:
+    """What a claim is worth, as it stands in a manifest: where it is for one period alone, to a person in that.
 
     Example:
-        >>> whom("person", None), whom("person", "364d")
-        ('a person', 'what a person does in one period of 364 days')
+        >>> promise_of({"epsilon": 1.0, "delta": 0.0, "unit": "person", "per": "364d"}).whom
+        'what a person does in one period of 364 days'
     """
-    if unit != "person":
-        return "an event"
-    return "a person" if per is None else f"what a person does in one period of {spelled(per)}"
+    whom, per = "a person" if claim["unit"] == "person" else "an event", claim.get("per")
+    whom = whom if per is None else f"what {whom} does in one period of {spelled(per)}"
+    return Promise(epsilon=claim["epsilon"], delta=claim["delta"], whom=whom)
 
 
 def _above(value: float) -> str:

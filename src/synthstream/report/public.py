@@ -26,7 +26,7 @@ from synthstream.report.charts import Series, Table, heat_map, line_chart
 from synthstream.report.distributions import card, latest, over_time, running
 from synthstream.report.page import period, render, until
 from synthstream.report.places import grid_of_nodes, grid_of_tables, grids_of_places, map_of, point_cards
-from synthstream.report.promise import Promise, whom
+from synthstream.report.promise import promise_of
 from synthstream.report.recent import recent
 from synthstream.report.regions import map_of_regions, regions_of
 from synthstream.report.scales import RANGE, REACH, dates, linear, number, ranged, size_of
@@ -99,7 +99,7 @@ def public_page(
         less=less(config),
         within=within(unit),
         claim=claim,
-        promise=Promise(epsilon=claim["epsilon"], delta=claim["delta"], whom=whom(claim["unit"], claim.get("per"))),
+        promise=promise_of(claim),
         ledger=ledger(found),
         cuts=[config.clock.boundary(cut["tick"]) for cut in found.config.cuts],
         cautions=noticed(found.config),
