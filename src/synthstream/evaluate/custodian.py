@@ -167,8 +167,8 @@ def _bounded(config: StreamConfig, waiting: pl.DataFrame) -> tuple[CodeArray, In
     return codes, weights * kept["kept"].to_numpy(), kept["tick"].to_numpy().astype(np.int64)
 
 
-def errors(workload: Workload, true: IntArray, cells: Cells, tick: Tick, *, order: int) -> Errors | None:
-    """Errors of all tables of ``order`` columns in one release; ``None`` if there are none.
+def errors(workload: Workload, true: IntArray, cells: Cells, tick: Tick, *, order: int) -> Errors:
+    """Errors of all tables of ``order`` columns in one release.
 
     Only running counts are compared with the forecast: a count of some ticks alone has another truth.
 
@@ -183,10 +183,7 @@ def errors(workload: Workload, true: IntArray, cells: Cells, tick: Tick, *, orde
         >>> round(found.rows, 2), round(found.measured, 2), found.forecast
         (0.71, 2.12, 3.0)
     """
-    here = [workload.slice_of(m) for m in workload.marginals if len(m) == order]
-    if not here:
-        return None
-    at = np.concatenate([np.arange(s.start, s.stop) for s in here])
+    at = np.flatnonzero(np.repeat([len(marginal) == order for marginal in workload.marginals], workload.lengths))
     known = at[(cells.since[at] == 0) & np.isfinite(cells.stderr[at]) & np.isfinite(cells.measured[at])]
     return Errors(
         tick=tick,

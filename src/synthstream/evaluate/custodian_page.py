@@ -82,12 +82,10 @@ def _of_tables(found: History, progress: Steps) -> dict[str, Any]:
     truth = truth_of_tables(found, progress=progress)
     steps = progress(list(range(len(truth.ticks))), "reading releases")
     history = [found.cells(truth.ticks[i]) for i in steps]
-    by_order = {}
-    for order in sorted({len(m) for m in workload.marginals}):
-        listed = [
-            errors(workload, truth.counts[i], history[i], tick, order=order) for i, tick in enumerate(truth.ticks)
-        ]
-        by_order[order] = [e for e in listed if e is not None]
+    by_order = {
+        order: [errors(workload, truth.counts[i], history[i], tick, order=order) for i, tick in enumerate(truth.ticks)]
+        for order in sorted({len(m) for m in workload.marginals})
+    }
     compared = all(e.measured is not None for listed in by_order.values() for e in listed)
     true, newest = truth.counts[-1], history[-1]
     whole = () if () in workload.marginals else workload.marginals[0]
@@ -118,14 +116,14 @@ def _yardsticks(workload: Workload, true: IntArray, newest: Cells, order: int) -
 
 def _in_epochs(found: History, truth: Truth) -> list[list[str]]:
     """Errors of tables of one column whose measurements of several epochs add up to all events."""
-    chain = found.measured_chain(epochs_of(found))
-    if len(chain) < 2:
+    chain = found.measured_chain(table := epochs_of(found))
+    if len(chain) < 2 or len(table) != 1:
         return []
     tick, measured = added_up(chain)
     true = truth.counts[[t.tick for t in truth.ticks].index(tick.tick)]
     error = errors(found.workload, true, measured, tick, order=1)
     what = f"Tables of one column, {len(chain)} epochs added up, until {tick.end:%Y-%m-%d}"
-    return [] if error is None else [_summary(what, error)]
+    return [_summary(what, error)]
 
 
 def _summary(what: str, newest: Errors) -> list[str]:
