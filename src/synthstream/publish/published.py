@@ -297,7 +297,9 @@ class Releases:
         if isinstance(release := self.last, TableRelease):
             schema = release.schema
             since = max((self._recorded(schema.names[grids[-1]]) for grids in schema.places.values()), default=0)
-            return located_by_step(self.config.clock, release, self._counted(every), (lower, upper), every, since)
+            each, counted = zip(*self._counted(every), strict=True)
+            masses = zip(each, release.masses(counted, lower, upper), strict=True)
+            return located_by_step(self.config.clock, masses, every, since)
         builder, spans = self._builder(newest := self._newest()).once(), steps(self.config.clock, every, newest=newest)
         for step in spans:
             self._check(builder, step.last)

@@ -21,7 +21,6 @@ from synthstream.measured import Measured, stamped
 from synthstream.publish.building import Builder
 from synthstream.release.areas import Bounds, Inside
 from synthstream.release.series import Step
-from synthstream.release.tables import TableRelease
 from synthstream.release.window import Moment, PointWindow, Window, ticks_between
 from synthstream.schema.clock import Clock
 from synthstream.synthesizers.succession import known_since, not_recorded
@@ -101,27 +100,19 @@ def masses_by_step(
 
 
 def located_by_step(
-    clock: Clock,
-    release: TableRelease,
-    counted: Iterable[tuple[Step, Measured]],
-    area: tuple[Inside, Bounds],
-    every: str | None,
-    recorded: int,
+    clock: Clock, masses: Iterable[tuple[Step, dict[str, Any]]], every: str | None, recorded: int
 ) -> pl.DataFrame:
-    """The same of a place, from what was counted in each step. Steps before the place was recorded are left out.
+    """The same of a place, from its mass in each step: see :meth:`TableRelease.masses`.
 
     Args:
-        release: its rows say where in a cell events lie.
-        area: by its lower and upper ends, or polygons.
         every: length of a step; ``None``: a tick, or what was measured together with it.
-        recorded: the first tick whose rows have the place.
+        recorded: the first tick whose rows have the place; steps that begin before it are left out.
 
     Raises:
         NotReleased: a step is not known from its first tick on.
     """
-    spans, each = zip(*counted, strict=True)
     found = list[tuple[Any, ...]]()
-    for (first, last, whole), told in zip(spans, release.masses(each, *area), strict=True):
+    for (first, last, whole), told in masses:
         if every is not None and first < recorded:
             continue
         if every is not None and told["since"] != first:
