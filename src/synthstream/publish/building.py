@@ -324,9 +324,8 @@ class Builder:
             covariance=None if config.workload is None else partial(self.covariance, at=tick),
             carried=partial(self.carried, at=tick) if config.cuts else None,
             since=None if config.workload is not None or self._first.no_window else partial(self._since, tick),
-            **({} if config.workload is None else {"counted": partial(self._series, tick)}),
+            counted=None if config.workload is None else partial(self._series, tick),
             replicates=partial(self._replicates, tick, model),
-            dated=True,
         )
 
     def _replicates(self, tick: int, model: Model, number: int) -> list[RowModel]:
@@ -352,7 +351,6 @@ class Builder:
                     schema=config.schema,
                     measured=measured,
                     model=model,
-                    dated=then.dated,
                 )
         return found
 

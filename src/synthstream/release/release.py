@@ -49,7 +49,6 @@ class Release(ABC):
         since: masses of the events after an earlier tick, of a stream of points; ``None`` where they are not known.
         replicates: rows fitted again, as often as it is told: see
             :meth:`synthstream.synthesizers.contract.Synthesizer.replicates`; ``None`` for a window.
-        dated: whether its tables tell dates; those of a window do not.
     """
 
     name: str
@@ -68,7 +67,6 @@ class Release(ABC):
     counted: Callable[[], pl.DataFrame] | None = None
     since: Callable[[int], Any] | None = None
     replicates: Callable[[int], list[RowModel]] | None = None
-    dated: bool = False
 
     def __copy__(self, *_: object) -> Self:
         return self
@@ -220,7 +218,7 @@ class Release(ABC):
 
     def _dates(self) -> dict[str, pl.Expr]:
         """Columns of the tables: the span of the tick, on the stream's own wall clock."""
-        moments = {"start": self.start, "end": self.end} if self.dated else {}
+        moments = {"start": self.start, "end": self.end}
         return {name: pl.lit(at.replace(tzinfo=None), dtype=pl.Datetime("us")) for name, at in moments.items()}
 
     def manifest(self) -> dict[str, Any]:

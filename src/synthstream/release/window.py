@@ -30,6 +30,9 @@ class Spanning(Release):
     def about(self) -> str:
         return f"events from {written(self.start)} to before {written(self.end)}, ticks {self.first} to {self.tick}"
 
+    def _dates(self) -> dict[str, Any]:
+        return {}  # it is no tick
+
     def manifest(self) -> dict[str, Any]:
         """See :meth:`Release.manifest`; ``since`` is the first tick."""
         return {**super().manifest(), "since": self.first}
