@@ -123,7 +123,7 @@ class Checked:
         held, begin = counting_in(self.looked, self.open_tick), self.open_tick
         end = max([self.over, begin + 1, *(tick + 1 for tick in held if tick < self.over + _BARS)])
         step = -(-(end - begin) // _BARS)
-        rows = [sum(held.get(t, 0) for t in range(first, first + step)) for first in range(begin, end, step)]
+        rows = [sum(held[t] for t in range(first, first + step)) for first in range(begin, end, step)]
         words = "Rows by the tick that they would count in" + (f", {step} ticks together" if step > 1 else "")
         return words, [(self.config.clock.boundary(begin + i * step), number) for i, number in enumerate(rows)]
 

@@ -6,6 +6,7 @@ For the custodian's eyes. Rows are counted here beside the stream: nothing is wr
 from __future__ import annotations
 
 import codecs
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -95,7 +96,7 @@ class Rows:
 
     count: int = 0
     columns: dict[str, Cells] = field(default_factory=dict)
-    ticks: dict[int, int] = field(default_factory=dict)
+    ticks: Counter[int] = field(default_factory=Counter)
     time: Cells = field(default_factory=Cells)
     before: int = 0
     aware: int = 0
@@ -107,11 +108,10 @@ class Rows:
 
     def __add__(self, more: Rows) -> Rows:
         known = [part.people for part in (self, more) if part.people is not None]
-        plain = ("count", "time", "before", "aware", "midnight", "outside", "turned", "signs")
+        plain = ("count", "ticks", "time", "before", "aware", "midnight", "outside", "turned", "signs")
         return Rows(
             **{name: getattr(self, name) + getattr(more, name) for name in plain},
             columns={n: self.columns.get(n, _NONE) + more.columns.get(n, _NONE) for n in self.columns | more.columns},
-            ticks={t: self.ticks.get(t, 0) + more.ticks.get(t, 0) for t in self.ticks.keys() | more.ticks.keys()},
             people=pl.concat(known).group_by("who", "tick").agg(pl.col("rows").sum()) if known else None,
         )
 
@@ -237,7 +237,7 @@ def rows_of(config: StreamConfig, source: FileSource | None, chunk: Frame) -> Ro
             column.name: cells_of(column, column.written(frame), column.written(written))
             for column in config.schema.columns
         },
-        ticks=dict(zip(present.tolist(), number.tolist(), strict=True)),
+        ticks=Counter(dict(zip(present.tolist(), number.tolist(), strict=True))),
     )
     if clock.column is not None:
         found = _timed(found, clock, frame[clock.column], written[clock.column], ticks)
@@ -299,11 +299,11 @@ def _unread(column: Column, series: pl.Series) -> Mask:
     return np.asarray(plain.encode(series) == plain.size - 1, dtype=np.bool_)
 
 
-def counting_in(looked: Looked, open_tick: int) -> dict[int, int]:
+def counting_in(looked: Looked, open_tick: int) -> Counter[int]:
     """Rows by the tick that they would count in: their own, or the open one, where late and unreadable rows count."""
-    held = dict[int, int]()
+    held = Counter[int]()
     for tick, number in looked.rows.ticks.items():
-        held[max(tick, open_tick)] = held.get(max(tick, open_tick), 0) + number
+        held[max(tick, open_tick)] += number
     return held
 
 
