@@ -282,9 +282,8 @@ class Releases:
         if abs(starts[near] - before) > max(length, timedelta(days=1)) or then.last >= now.first:
             frames = [frame.clear() for frame in frames]
         both = frames[0].join(frames[1], on=["column", "value"], how="inner", suffix="_then", nulls_equal=True)
-        tables = {m: q for q, m in enumerate(cast(Workload, self.config.workload).marginals)}
+        tables, names = cast(Workload, self.config.workload).place, self.config.schema.names
         common = between_spans(partial(builder.covariance, at=newest), now[:2], then[:2])
-        names = self.config.schema.names
         place = [tables[() if name is None else (names.index(name),)] for name in both["column"]]
         covariance = pl.Series("covariance", common[place], dtype=pl.Float64)
         error = (pl.col("stderr") ** 2 + pl.col("stderr_then") ** 2 - 2 * covariance).clip(0).sqrt()

@@ -169,7 +169,7 @@ def sums(schema: Schema, measured: Measured, columns: Sequence[int], where: str 
         number = inside.sum(axis=rest).transpose(turned).reshape(-1)
         variance = number * float(measured.variance[q])
         if measured.by_cell is not None:
-            each = measured.by_cell[measured.workload.slice_of(marginal)].reshape(inside.shape)
+            each = measured.workload.table(measured.by_cell, q)
             variance = np.where(inside, each, 0.0).sum(axis=rest).transpose(turned).reshape(-1)
         found = MeasuredSums(total, variance, int(measured.since[q]), int(at[q]))
         if best is None or found.variance.max() < best.variance.max():

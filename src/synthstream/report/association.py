@@ -130,8 +130,7 @@ def pairs(found: History, newest: Cells) -> list[Pair]:
     listed = []
     for pair in combinations(range(min(len(workload.sizes), MOST_COLUMNS)), 2):
         if pair in workload.place:
-            shape = (workload.sizes[pair[0]], workload.sizes[pair[1]])
-            strength = cramers_v(newest.count[workload.slice_of(pair)].reshape(shape))
+            strength = cramers_v(workload.table(newest.count, workload.place[pair]))
             listed.append(Pair(columns=pair, strength=strength, chance=_chance(workload, pair, known, kurtosis)))
     groups = found.config.constraints.groups
     beyond = seen([pair.chance for pair in listed])

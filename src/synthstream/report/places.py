@@ -96,7 +96,7 @@ def grid_of_tables(found: History, newest: Cells) -> Grid | None:
     if axes is None or (pair := tuple(sorted(axes[:2]))) not in workload.marginals:
         return None
     across, up, _ = axes
-    table = newest.count[workload.slice_of(pair)].reshape([workload.sizes[c] for c in pair])
+    table = workload.table(newest.count, workload.place[pair])
     table = table if pair[0] == up else table.T
     return _grid(columns, axes, table[: len(columns[up].value_labels), : len(columns[across].value_labels)])
 
