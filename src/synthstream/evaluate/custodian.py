@@ -184,7 +184,7 @@ def errors(workload: Workload, true: IntArray, cells: Cells, tick: Tick, *, orde
         (0.71, 2.12, 3.0)
     """
     at = np.flatnonzero(np.repeat([len(marginal) == order for marginal in workload.marginals], workload.lengths))
-    known = at[(cells.since[at] == 0) & np.isfinite(cells.stderr[at]) & np.isfinite(cells.measured[at])]
+    known = at[cells.known[at] & (cells.since[at] == 0)]
     return Errors(
         tick=tick,
         forecast=_rms(cells.stderr[known]) if known.size else None,
@@ -211,12 +211,11 @@ def yardsticks(workload: Workload, true: IntArray, cells: Cells, *, order: int) 
         if len(marginal) != order:
             continue
         here = workload.slice_of(marginal)
-        ours, theirs = cells.count[here], true[here].astype(np.float64)
-        gap = ours / max(ours.sum(), 1.0) - theirs / max(theirs.sum(), 1.0)
+        ours, theirs = cells.at(here), true[here].astype(np.float64)
+        gap = ours.count / max(ours.count.sum(), 1.0) - theirs / max(theirs.sum(), 1.0)
         distances.append(float(np.abs(gap).sum() / 2))
-        shares.append(float(ours[theirs <= 0].sum() / max(ours.sum(), 1.0)))
-        known = np.isfinite(cells.measured[here]) & np.isfinite(cells.stderr[here]) & (cells.since[here] == 0)
-        held.append((np.abs(cells.measured[here] - theirs) <= _NORMAL * cells.stderr[here])[known])
+        shares.append(float(ours.count[theirs <= 0].sum() / max(ours.count.sum(), 1.0)))
+        held.append((np.abs(ours.measured - theirs) <= _NORMAL * ours.stderr)[ours.known & (ours.since == 0)])
     inside = np.concatenate(held) if held else np.zeros(0)
     return Yardsticks(
         order=order,

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from synthstream.config.config import StreamConfig
 from synthstream.errors import ConfigError, SinkError
@@ -66,6 +67,11 @@ class Cells:
     measured: FloatArray
     stderr: FloatArray
     since: FloatArray
+
+    @property
+    def known(self) -> NDArray[np.bool_]:
+        """Which cells were measured, with a known error."""
+        return np.isfinite(self.measured) & np.isfinite(self.stderr)
 
     def at(self, places: IntArray | slice) -> Cells:
         """Some of the cells, in the shape of their places."""

@@ -162,19 +162,18 @@ def _measurements(found: History, newest: Cells) -> list[Cells]:
 
 def _chance(workload: Workload, pair: tuple[int, int], known: list[Cells], kurtosis: float) -> float | None:
     """See :class:`Pair`; from the newest release that measured the pair."""
-    here = workload.slice_of(pair)
     for cells in known:
-        measured, stderr, since = cells.measured[here], cells.stderr[here], cells.since[here]
-        if not (np.isfinite(measured).all() and np.isfinite(stderr).all()):
+        own = cells.at(workload.slice_of(pair))
+        if not own.known.all():
             continue
-        margins = [_margin(workload, c, cells, since=float(since[0])) for c in pair]
+        margins = [_margin(workload, c, cells, since=float(own.since[0])) for c in pair]
         if margins[0] is None or margins[1] is None:
             continue
         if not (margins[0].any() and margins[1].any()):  # nothing is left beside the noise
             return 1.0
         return chance_of(
-            measured.reshape(margins[0].size, margins[1].size),
-            stderr=float(stderr[0]),
+            own.measured.reshape(margins[0].size, margins[1].size),
+            stderr=float(own.stderr[0]),
             rows=margins[0],
             columns=margins[1],
             kurtosis=kurtosis,
@@ -190,10 +189,9 @@ def _margin(workload: Workload, column: int, cells: Cells, *, since: float) -> F
     """
     if (column,) not in workload.marginals:
         return None
-    here = workload.slice_of((column,))
-    measured = cells.measured[here]
+    own = cells.at(workload.slice_of((column,)))
     if since == 0:
-        return np.maximum(cells.count[here], 0)
-    if np.isfinite(measured).all() and cells.since[here][0] == since:
-        return simplex(measured, max(float(measured.sum()), 0.0))
+        return np.maximum(own.count, 0)
+    if np.isfinite(own.measured).all() and own.since[0] == since:
+        return simplex(own.measured, max(float(own.measured.sum()), 0.0))
     return None

@@ -67,7 +67,7 @@ def latest(found: History, marginal: tuple[int, ...], newest: Cells) -> tuple[Ce
     """Counts of a table in the newest release with the newest measurement of all ticks before, and a remark on it."""
     here = found.workload.slice_of(marginal)
     now = running(newest, here)
-    if np.isfinite(now.measured).all() and np.isfinite(now.stderr).all():
+    if now.known.all():
         return now, ""
     chain = found.measured_chain(marginal)
     if not chain:
@@ -145,14 +145,13 @@ def _grouped(now: Cells, groups: Sequence[Sequence[int]]) -> Cells:
 
 def numbers(column: Column, names: Sequence[str], now: Cells, clear: NDArray[np.bool_]) -> Table:
     """Counts as a table, and what was measured, as far as it is known; ``clear``: which are beyond noise."""
-    known = np.isfinite(now.measured) & np.isfinite(now.stderr)
     rows = [
         [name, number(rows), ranged(measured, stderr) if told else "–", "–" if not told else "no" if beyond else "yes"]
         for name, rows, measured, stderr, told, beyond in zip(
-            names, now.count.tolist(), now.measured.tolist(), now.stderr.tolist(), known, clear, strict=True
+            names, now.count.tolist(), now.measured.tolist(), now.stderr.tolist(), now.known, clear, strict=True
         )
     ]
-    if not known.any():
+    if not now.known.any():
         return Table(headings=[column.title, "Synthetic rows"], rows=[row[:2] for row in rows])
     return Table(headings=[column.title, "Synthetic rows", RANGE, "Within noise"], rows=rows)
 
