@@ -62,28 +62,22 @@ def counted(first: int, now: Measured, before: Measured | None, variance: FloatA
         variance: of the differences, for each table of ``tables``, shape ``(marginals,)``.
     """
     now, then = small(now), None if before is None else small(before)
-    places, values, variances, since = list[int](), list[FloatArray](), list[FloatArray](), list[int]()
-    cells = now.cell_variance()
+    found, cells = dict[int, tuple[FloatArray, FloatArray, int]](), now.cell_variance()
     for q, marginal in enumerate(now.workload.marginals):
         here, begun = now.workload.slice_of(marginal), int(now.since[q])
         own, past = now.values[here], None if then is None else then.workload.place.get(marginal)
         if then is not None and past is not None and then.since[past] == begun:
             difference = own - then.values[then.workload.slice_of(marginal)]
-            found = difference, np.full(own.size, variance[tables.place[marginal]]), first
-        elif begun or not first:
-            found = own, cells[here], begun
-        else:  # it was not measured before
-            continue
-        places.append(q)
-        values.append(found[0])
-        variances.append(found[1])
-        since.append(found[2])
+            found[q] = difference, np.full(own.size, variance[tables.place[marginal]]), first
+        elif begun or not first:  # else it was not measured before
+            found[q] = own, cells[here], begun
+    values, variances = ([np.zeros(0), *(one[part] for one in found.values())] for part in (0, 1))
     return replace(
-        only(now, places),
-        values=np.concatenate([np.zeros(0), *values]),
-        variance=np.array([each.max() for each in variances]),
-        since=np.array(since, dtype=np.int64),
-        by_cell=None if now.by_cell is None else np.concatenate([np.zeros(0), *variances]),
+        only(now, [*found]),
+        values=np.concatenate(values),
+        variance=np.array([each.max() for _, each, _ in found.values()]),
+        since=np.array([begun for _, _, begun in found.values()], dtype=np.int64),
+        by_cell=None if now.by_cell is None else np.concatenate(variances),
     )
 
 
