@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import date, datetime
 from typing import Any, ClassVar
-from zoneinfo import ZoneInfo
 
 from synthstream.errors import ConfigError, NotReleased
 from synthstream.release.points import PointRelease
@@ -75,7 +74,7 @@ def moment_of(moment: Moment, clock: Clock) -> datetime:
         raise TypeError(f'a moment must be a date, as in "2026-01-31", not {type(found).__name__}')
     if not isinstance(found, datetime):
         found = datetime(found.year, found.month, found.day)
-    return found if found.tzinfo else found.replace(tzinfo=ZoneInfo(clock.timezone))
+    return clock.moment(found)
 
 
 def ticks_between(clock: Clock, start: Moment, end: Moment, *, newest: int) -> tuple[int, int]:
