@@ -21,7 +21,7 @@ from synthstream.environment import sync, words
 from synthstream.errors import SinkError
 from synthstream.publish.describing import FieldFacts, measured_fields, rows_fields, series_fields, tables_fields
 from synthstream.publish.folder import DESCRIPTIONS, SERIES
-from synthstream.publish.outlets import as_begun, parquet_sink, refuse_other_releases
+from synthstream.publish.outlets import as_begun, parquet_sink, refuse_no_sink, refuse_other_releases
 from synthstream.publish.readme import MARK, cited, left_out, readme, title_of
 
 _WHAT = {
@@ -96,9 +96,7 @@ def describe(config: StreamConfig | str | Path) -> bool:
         (True, False)
     """
     config = load(config)
-    texts = descriptions(config)
-    folder = parquet_sink(config.sink).folder if config.sink is not None else Path()
-    written = False
+    texts, folder, written = descriptions(config), refuse_no_sink(config).path, False
     for name, text in texts.items():
         place, aside = folder / name, folder / f".{name}-{os.getpid()}"
         try:
