@@ -48,19 +48,15 @@ def direct(measured: Measured, workload: Workload) -> dict[str, pl.Series]:
 
     ``measured_at`` too, where not all is measured at one tick.
     """
-    found = [measured.workload.place.get(marginal, -1) for marginal in workload.marginals]
     values, stderr, since, at = np.full((4, workload.cells), np.nan)
-    measured_at, variance = measured.measured_at, measured.cell_variance()
-    for place, q in zip(workload.offsets, found, strict=False):
-        if q >= 0:
-            source = measured.workload.slice_of(measured.workload.marginals[q])
-            here = slice(int(place), int(place) + source.stop - source.start)
-            values[here] = measured.values[source]
-            stderr[here] = np.sqrt(variance[source])
-            since[here] = measured.since[q]
-            at[here] = np.nan if measured_at is None else measured_at[q]
+    until, variance = measured.until, measured.cell_variance()
+    for marginal in workload.marginals:
+        if (q := measured.workload.place.get(marginal)) is not None:
+            here, source = workload.slice_of(marginal), measured.workload.slice_at(q)
+            values[here], stderr[here] = measured.values[source], np.sqrt(variance[source])
+            since[here], at[here] = measured.since[q], until[q]
     stderr[np.isnan(values)] = since[np.isnan(values)] = at[np.isnan(values)] = np.nan  # single cells, of a table
-    ticks = {"since": since} | ({} if measured_at is None else {"measured_at": at})
+    ticks = {"since": since} | ({} if measured.measured_at is None else {"measured_at": at})
     filled = {name: pl.Series(array).fill_nan(None) for name, array in {"measured": values, "stderr": stderr}.items()}
     return filled | {name: pl.Series(array).fill_nan(None).cast(pl.Int64) for name, array in ticks.items()}
 
