@@ -14,7 +14,7 @@ from scipy.stats import chisquare
 from synthstream.errors import StateCorrupt
 from synthstream.kernel.gate import Gate, SystemGate
 from synthstream.papers import comparisons as passing
-from synthstream.papers.comparisons import Comparisons, _exp_minus, _fixed_point, _hazard, _minus_log_rest, passes
+from synthstream.papers.comparisons import Comparisons, _exp_minus, _fixed_point, _hazard, _minus_log_rest
 from synthstream.state.journal import JournalGate
 from synthstream.state.store import Store
 from synthstream.synthesizers.simulation.seeded import SeededGate
@@ -65,7 +65,7 @@ def test_the_law_on_small_paths(path: Runs, band: float, monkeypatch: pytest.Mon
     monkeypatch.setattr(passing, "_HAZARD_BAND", band)
     n = 40_000 if band < 1 else 1000
     margins, repeats, starts = batch([path] * n)
-    seen = passes(margins, repeats, starts, scale=1.5, entropy=SeededGate(f"law {path}").entropy)
+    seen = Comparisons(margins, 1.5, repeats, starts).draw(SeededGate(f"law {path}").entropy)
     right, wrong = law(path, 1.5), law(path, 1.7)
     bins = np.minimum(np.cumsum(right) * 12, 11).astype(int)  # neighbours together, so that each bin has enough
     _, bins = np.unique(bins, return_inverse=True)
@@ -86,9 +86,9 @@ def test_floats_and_exact_arithmetic_decide_alike(monkeypatch: pytest.MonkeyPatc
         repeats = random.integers(0, 10 ** random.integers(1, 12), size=runs)
         starts = np.array([0, runs])
         monkeypatch.setattr(passing, "_HAZARD_BAND", 2.0**-40)
-        by_floats = passes(margins, repeats, starts, scale=scale, entropy=SeededGate(seed).entropy)
+        by_floats = Comparisons(margins, scale, repeats, starts).draw(SeededGate(seed).entropy)
         monkeypatch.setattr(passing, "_HAZARD_BAND", math.inf)
-        assert passes(margins, repeats, starts, scale=scale, entropy=SeededGate(seed).entropy) == by_floats
+        assert Comparisons(margins, scale, repeats, starts).draw(SeededGate(seed).entropy) == by_floats
         failed += int(by_floats[0] < repeats.sum())
     assert 50 < failed < 250
 
@@ -101,7 +101,7 @@ def test_floats_decide_nearly_always(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(passing, "_exact_passes", refuse)
     margins, repeats, starts = batch([[(9, 40), (8, 3), (-2, 1)], [(60, 10**6), (40, 10**6)]] * 20_000)
-    passed = passes(margins, repeats, starts, scale=2.5, entropy=SeededGate("rare").entropy)
+    passed = Comparisons(margins, 2.5, repeats, starts).draw(SeededGate("rare").entropy)
     assert np.mean(passed[::2] < 44) > 0.5
     assert 0.01 < np.mean(passed[1::2] < 2 * 10**6) < 0.99
 
@@ -130,23 +130,23 @@ def test_no_digits_at_all_are_decided_by_the_next_ones() -> None:
     """A word of zeros means an enormous E, still unknown."""
     answers = iter([bytes(8), b"\xff" * 8])
     margins, repeats, starts = batch([[(-70, 1), (-1, 1)]])
-    assert passes(margins, repeats, starts, scale=1.0, entropy=lambda count: next(answers)).tolist() == [0]
+    assert Comparisons(margins, 1.0, repeats, starts).draw(lambda count: next(answers)).tolist() == [0]
     answers = iter([bytes(8), bytes(7) + b"\x01"])
-    assert passes(margins, repeats, starts, scale=1.0, entropy=lambda count: next(answers)).tolist() == [2]
+    assert Comparisons(margins, 1.0, repeats, starts).draw(lambda count: next(answers)).tolist() == [2]
 
 
 def test_a_tiny_exponential_meets_a_tiny_hazard() -> None:
     """63 digits one, then zeros: E is 2^-63, 5.2 hazards of 2.1e-20. Floats cannot know."""
     answers = iter([b"\xff" * 8, bytes(8)])
     margins, repeats, starts = batch([[(100, 2**40), (44, 2**61)]])
-    passed = passes(margins, repeats, starts, scale=1.0, entropy=lambda count: next(answers))
+    passed = Comparisons(margins, 1.0, repeats, starts).draw(lambda count: next(answers))
     assert passed.tolist() == [2**40 + 5]
 
 
 def test_enormous_numbers_of_comparisons() -> None:
     margins, repeats, starts = batch([[(10**6, 2**61)], [(2**62, 2**60), (-(2**62), 1)], [], [(5, 0)]])
     for scale in (1.0, 1e-300, 5e-324, np.array([1.0, 2.0, 3.0, 4.0])):
-        passed = passes(margins, repeats, starts, scale=scale, entropy=SeededGate(2).entropy)
+        passed = Comparisons(margins, scale, repeats, starts).draw(SeededGate(2).entropy)
         assert passed.tolist() == [2**61, 2**60, 0, 0]
 
 

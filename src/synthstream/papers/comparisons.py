@@ -20,7 +20,7 @@ import numpy as np
 
 from synthstream.kernel.gate import Question
 from synthstream.kernel.sampling import _BAND, _LN2_HIGH, _LN2_LOW, Entropy, _bounds, _checked, _minus_log, _request
-from synthstream.workload import FloatArray, IntArray
+from synthstream.workload import IntArray
 
 # More comparisons than this in one call are refused, so that sums of them stay within 64 bits.
 LARGEST_TOTAL = 2**62
@@ -40,14 +40,22 @@ class Comparisons(Question):
     are counted if none fails. The scale is one for all, or one for each path.
 
     Args:
-        value: margin of each run of comparisons.
-        repeats: how many comparisons a run has.
-        starts: path i is the runs ``starts[i]`` up to ``starts[i + 1]``.
+        value: margin of each run of comparisons, int64, shape ``(runs,)``.
+        repeats: how many comparisons a run has, at least 0, in the same type and shape.
+        starts: path i is the runs ``starts[i]`` up to ``starts[i + 1]``; int64, shape ``(paths + 1,)``.
 
     Cost: that of the whole sequence, thresholds included; it is no sum over values (theorem ``hypercube``).
 
+    Time: about 10 ns a path whose comparisons are unlikely to fail, and 50 ns a run of others.
+
     Raises:
-        TypeError, ValueError: these are no paths.
+        TypeError, ValueError: these are no paths; or, once it is drawn, the scale is out of range or of another shape.
+
+    Example:
+        >>> import os
+        >>> margins, repeats = np.array([1000, -1000, 5]), np.array([7, 2, 1])
+        >>> Comparisons(margins, 1.0, repeats, np.array([0, 2, 3])).draw(os.urandom).tolist()
+        [7, 1]
     """
 
     kind = "passes"
@@ -73,7 +81,15 @@ class Comparisons(Question):
         return len(self.starts) - 1
 
     def draw(self, entropy: Entropy) -> IntArray:
-        return passes(self.value, self.repeats, self.starts, scale=self.scale, entropy=entropy)
+        scales = _checked("scale", self.scale, self.size)
+        words = np.frombuffer(_request(entropy, 8 * self.size), dtype=np.int64)
+        step = int(scales.size > 1)
+        out: IntArray = _decided(words, self.value, self.repeats, self.starts, scales, step, _HAZARD_BAND)
+        for i in np.flatnonzero(out < 0):
+            path = slice(int(self.starts[i]), int(self.starts[i + 1]))
+            runs = list(zip(self.value[path].tolist(), self.repeats[path].tolist(), strict=True))
+            out[i] = _exact_passes(runs, Fraction(float(scales[i * step])), int(words[i]), entropy)
+        return out
 
     def noiseless(self) -> IntArray:
         runs = self.value.size
@@ -82,44 +98,6 @@ class Comparisons(Question):
         before = np.concatenate([[0], np.cumsum(self.repeats)])
         passed: IntArray = before[np.minimum(next_fail[self.starts[:-1]], self.starts[1:])] - before[self.starts[:-1]]
         return passed
-
-
-def passes(
-    margins: IntArray, repeats: IntArray, starts: IntArray, *, scale: float | FloatArray, entropy: Entropy
-) -> IntArray:
-    """Number of comparisons that each path passes before the first that fails.
-
-    Args:
-        margins: int64, shape ``(runs,)``: of all comparisons of a run.
-        repeats: int64, shape ``(runs,)``: comparisons in the run, at least 0.
-        starts: int64, shape ``(paths + 1,)``: path i is the runs from ``starts[i]`` up to ``starts[i + 1]``.
-        scale: of the noise; one for all, or float64, shape ``(paths,)``.
-        entropy: returns as many uniform random bytes as it is asked for.
-
-    Returns:
-        int64, shape ``(paths,)``; the number of all comparisons of a path if none failed.
-
-    Raises:
-        ValueError: the scale is out of range or of the wrong shape; the message names it.
-
-    Time: about 10 ns a path whose comparisons are unlikely to fail, and 50 ns a run of others.
-
-    Example:
-        >>> import os
-        >>> margins, repeats = np.array([1000, -1000, 5]), np.array([7, 2, 1])
-        >>> passes(margins, repeats, np.array([0, 2, 3]), scale=1.0, entropy=os.urandom).tolist()
-        [7, 1]
-    """
-    paths = starts.size - 1
-    scales = _checked("scale", scale, paths)
-    words = np.frombuffer(_request(entropy, 8 * paths), dtype=np.int64)
-    step = int(scales.size > 1)
-    out: IntArray = _decided(words, margins, repeats, starts, scales, step, _HAZARD_BAND)
-    for i in np.flatnonzero(out < 0):
-        path = slice(int(starts[i]), int(starts[i + 1]))
-        runs = list(zip(margins[path].tolist(), repeats[path].tolist(), strict=True))
-        out[i] = _exact_passes(runs, Fraction(float(scales[i * step])), int(words[i]), entropy)
-    return out
 
 
 # -- by floats -----------------------------------------------------------------------------------------------
