@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Literal, NamedTuple
 
-import numba
 import numpy as np
 
 from synthstream.partition import DEEPEST, LEAST, WHOLE, sums
@@ -38,8 +37,6 @@ _FEW = 600.0
 _CALM, _MOVING = 0.15, 0.45
 # Levels that are read while an epoch is open, at most: those below move points by little.
 _UPPER = 16
-# Numbers in a block of a sum: blocks are added up pair by pair.
-_BLOCK = 128
 # On average a quarter of an epoch's move counts: half of the move, for half of the time. So the move is compared with
 # four times the noise.
 _FAR = 4.0
@@ -315,31 +312,8 @@ def standing_out(masses: Sequence[FloatArray], noise: FloatArray) -> FloatArray:
     """
     out, known = np.empty(noise.size), len(masses) - 1
     for level in range(noise.size):
-        parts = _parts(masses[min(level, known)], 2.0 ** min(known - level, 0), noise[level], _BLOCK)
-        while parts.size > 1:
-            parts = parts[0::2] + parts[1::2]
-        out[level] = 2.0 ** max(level - known, 0) * parts[0]
-    return out
-
-
-@numba.njit(cache=True, nogil=True, error_model="numpy")
-def _parts(mass, factor, noise, block):  # type: ignore[no-untyped-def]
-    """Sums of m / (m + noise) over so many nodes each, eight side by side: in the order of np.sum, without copies."""
-    out, parts = np.zeros(max(mass.size // block, 1)), np.empty(min(block, mass.size))
-    for k in range(out.size):
-        own = mass[k * block : (k + 1) * block]
-        for i in range(own.size):
-            m = own[i] * factor
-            parts[i] = m / (m + noise)
-        if own.size < 8:
-            for part in parts:
-                out[k] += part
-            continue
-        a = b = c = d = e = f = g = h = 0.0
-        for i in range(0, own.size, 8):
-            a, b, c, d = a + parts[i], b + parts[i + 1], c + parts[i + 2], d + parts[i + 3]
-            e, f, g, h = e + parts[i + 4], f + parts[i + 5], g + parts[i + 6], h + parts[i + 7]
-        out[k] = ((a + b) + (c + d)) + ((e + f) + (g + h))
+        mass = masses[min(level, known)] * 2.0 ** min(known - level, 0)
+        out[level] = 2.0 ** max(level - known, 0) * np.sum(mass / (mass + noise[level]))
     return out
 
 
