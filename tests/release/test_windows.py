@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from dataclasses import dataclass
 from datetime import date, datetime
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ from synthstream.measured import Measured
 from synthstream.privacy import Unit
 from synthstream.release.window import ticks_between
 from synthstream.stream.recovery import adopt
+from synthstream.synthesizers.contract import Asked
 from synthstream.synthesizers.epochs import InEpochs
 from synthstream.synthesizers.simulation.seeded import SeededGate
 from synthstream.workload import FloatArray
@@ -300,32 +300,29 @@ def truth_of(frame: pl.DataFrame) -> dict[str, int]:
 # -- epochs in several parts --------------------------------------------------------------------------------------
 
 
-@dataclass
-class Known:
-    """What was measured of a stream that was never stored; see ``synthstream.synthesizers.contract.Past``."""
+def asked(made: InEpochs, history: list[Measured], first: int) -> Asked:
+    """A window up to the last tick of a stream that was never stored."""
+    last = len(history) - 1
 
-    mechanism: Epochs
-    history: list[Measured]
-    start: int = 0
-    cut: int = 0
-    tables: tuple[tuple[int, ...], ...] = ()
-
-    def own(self, tick: int) -> Measured:
-        return self.history[tick]
-
-    def whole(self, tick: int) -> Measured:
-        return self.history[tick]
-
-    def variance(self, first: int, last: int) -> FloatArray:
-        made = InEpochs(mechanism=self.mechanism)
-        shared = [made.covariance(s, t, self.own) for s, t in ((last, last), (first - 1, last), (first - 1, first - 1))]
+    def variance() -> FloatArray:
+        ticks = (last, last), (first - 1, last), (first - 1, first - 1)
+        shared = [made.covariance(s, t, history.__getitem__) for s, t in ticks]
         return np.asarray(shared[0] - 2 * shared[1] + shared[2])
 
-    def seed(self, tick: int) -> int:
-        return tick
-
-    def begins(self, tick: int) -> str:
-        return str(tick)
+    return Asked(
+        first=first,
+        last=last,
+        newest=last,
+        seed=0,
+        start=0,
+        cut=0,
+        tables=(),
+        own=history.__getitem__,
+        whole=history.__getitem__,
+        variance=variance,
+        seed_at=int,
+        begins=str,
+    )
 
 
 @pytest.mark.parametrize("signed", [False, True])
@@ -343,7 +340,7 @@ def test_a_window_adds_the_parts_of_its_epochs(signed: bool) -> None:
         exact.append(counts.dense(made.cells)[: workload.cells])
         if mechanism.times.ends(tick + 1):
             last = made.fit(tick, history.__getitem__, last, models, seed=tick)
-    found = made.window(Known(mechanism, history), 18, 40, newest=40, seed=0)
+    found = made.window(asked(made, history, 18))
     parts = [m for m in history[18:] if (0,) in m.workload.marginals]
     assert len(parts) > 2
     assert [int(m.since[m.workload.marginals.index((0,))]) for m in parts[1:]] == [m.tick + 1 for m in parts[:-1]]
@@ -357,4 +354,4 @@ def test_a_window_adds_the_parts_of_its_epochs(signed: bool) -> None:
     assert found.measured.marginal((0, 1))[1] == pytest.approx(np.sqrt(2) * history[40].marginal((0, 1))[1])
     assert found.model.number == pytest.approx(23 * 400, rel=0.02)
     with pytest.raises(NotReleased, match="between"):
-        made.window(Known(mechanism, history), parts[0].tick + 1, 40, newest=40, seed=0)
+        made.window(asked(made, history, parts[0].tick + 1))

@@ -20,9 +20,8 @@ from synthstream.publish.folder import ParquetSink
 from synthstream.release.models import Model, RowModel
 from synthstream.release.release import Release, chain_head, seed_of
 from synthstream.release.series import counted, lines, running
-from synthstream.schema.clock import Clock
 from synthstream.synthesizers.assembly import synthesizer_of
-from synthstream.synthesizers.contract import Models, Synthesizer, Windowed
+from synthstream.synthesizers.contract import Asked, Models, Synthesizer, Windowed
 from synthstream.synthesizers.segments import Resumed, Segment, whole
 from synthstream.synthesizers.succession import carried_covariance, carried_model, carried_reading, promise_of
 from synthstream.workload import FloatArray, Workload
@@ -31,36 +30,6 @@ from synthstream.workload import FloatArray, Workload
 _KEPT = 6
 # And those of the ends of so many epochs, each of which has noise of its own: 1.5^64 ticks.
 _EPOCHS = 64
-
-
-class Past:
-    """What was measured before: see :class:`synthstream.synthesizers.contract.Past`."""
-
-    def __init__(self, builder: Builder, clock: Clock, last: int, *, at: int) -> None:
-        self._builder, self._clock, self._at = builder, clock, at
-        self.start = builder.synthesizer(last).start
-        self.cut = builder.cut_before(last)
-        tables = builder.synthesizer(at).first.tables
-        self.tables = () if tables is None else tables.workload.marginals
-
-    def own(self, tick: int) -> Any:
-        return self._builder.synthesizer(tick).own(self._builder.measured(tick))
-
-    def whole(self, tick: int) -> Reading:
-        return self._builder.seen(tick, at=self._at)
-
-    def variance(self, first: int, last: int) -> FloatArray:
-        covariance = partial(self._builder.covariance, at=self._at)
-        variance = covariance(last, last)
-        if first:
-            variance = variance - 2 * covariance(first - 1, last) + covariance(first - 1, first - 1)
-        return np.maximum(variance, 0.0)
-
-    def seed(self, tick: int) -> int:
-        return seed_of(self._builder.previous(tick + 1), "fit")
-
-    def begins(self, tick: int) -> str:
-        return self._clock.begins(tick)
 
 
 class Builder:
@@ -217,8 +186,30 @@ class Builder:
         """What is known of the events of some ticks, and the hash that it has in place of a chain head."""
         head = hashlib.sha256(f"between {self.previous(first)} {self.previous(last + 1)}".encode()).hexdigest()
         newest = min([newest, *(resumed.start - 1 for resumed in self._later if resumed.start > last)])
-        made, past = self.synthesizer(last).first, Past(self, self._config.clock, last, at=last)
-        return made.window(past, first, last, newest=newest, seed=seed_of(head, "fit")), head
+        made, tables = self.synthesizer(last), self.synthesizer(last).first.tables
+        asked = Asked(
+            first=first,
+            last=last,
+            newest=newest,
+            seed=seed_of(head, "fit"),
+            start=made.start,
+            cut=self.cut_before(last),
+            tables=() if tables is None else tables.workload.marginals,
+            own=lambda tick: self.synthesizer(tick).own(self.measured(tick)),
+            whole=partial(self.seen, at=last),
+            variance=partial(self._variance, first, last, at=last),
+            seed_at=lambda tick: seed_of(self.previous(tick + 1), "fit"),
+            begins=self._config.clock.begins,
+        )
+        return made.first.window(asked), head
+
+    def _variance(self, first: int, last: int, *, at: int) -> FloatArray:
+        """Variance of what was measured of ticks ``first..last``, for each table of tick ``at``."""
+        covariance = partial(self.covariance, at=at)
+        variance = covariance(last, last)
+        if first:
+            variance = variance - 2 * covariance(first - 1, last) + covariance(first - 1, first - 1)
+        return np.maximum(variance, 0.0)
 
     def _since(self, tick: int, then: int) -> Model:
         """What came after a tick, up to another one."""
@@ -233,7 +224,7 @@ class Builder:
         """
         at = last if at is None else at
         before, tables = self.tables(first - 1, at=at) if first else None, self._config.at(at).workload
-        variance = Past(self, self._config.clock, last, at=at).variance(first, last)
+        variance = self._variance(first, last, at=at)
         return counted(first, self.tables(last, at=at), before, variance, cast(Workload, tables))
 
     def tables(self, tick: int, *, at: int) -> Measured:

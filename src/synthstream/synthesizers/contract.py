@@ -57,35 +57,35 @@ class TableMechanism(Mechanism, Protocol):
         """The tables that it may measure."""
 
 
-class Past(Protocol):
-    """What was measured before, as a window asks for it; ticks are those of the stream."""
+class Asked(NamedTuple):
+    """A window that is asked for, and what was measured before. Ticks are those of the stream.
 
-    @property
-    def start(self) -> int:
-        """First tick of the segment that holds the window's last tick."""
+    Args:
+        first, last: its ticks.
+        newest: the newest tick that is published of the segment.
+        seed: public, of the fit of its rows.
+        start: first tick of the segment that holds the last tick.
+        cut: first tick of the last tick's columns; 0 if they never changed.
+        tables: the marginals that ``variance`` is about.
+        own: what passed the gate at a tick, of its own segment alone.
+        whole: what is published as measured at a tick: over all segments, and over the window's last columns.
+        variance: of what was measured of the window, for each of ``tables``.
+        seed_at: the public seed of the fit of a tick.
+        begins: when a tick begins, as it is written.
+    """
 
-    @property
-    def cut(self) -> int:
-        """First tick of the window's last columns; 0 if they never changed."""
-
-    @property
-    def tables(self) -> tuple[tuple[int, ...], ...]:
-        """The marginals that :meth:`variance` is about."""
-
-    def own(self, tick: int) -> Any:
-        """What passed the gate at a tick, of its own segment alone."""
-
-    def whole(self, tick: int) -> Reading:
-        """What is published as measured at a tick: over all segments, and over the window's last columns."""
-
-    def variance(self, first: int, last: int) -> FloatArray:
-        """Variance of what was measured of ticks ``first..last``, for each table of the workload."""
-
-    def seed(self, tick: int) -> int:
-        """The public seed of the fit of a tick."""
-
-    def begins(self, tick: int) -> str:
-        """When a tick begins, as it is written."""
+    first: int
+    last: int
+    newest: int
+    seed: int
+    start: int
+    cut: int
+    tables: tuple[tuple[int, ...], ...]
+    own: Callable[[int], Any]
+    whole: Callable[[int], Any]
+    variance: Callable[[], FloatArray]
+    seed_at: Callable[[int], int]
+    begins: Callable[[int], str]
 
 
 class Windowed(NamedTuple, Generic[R, M]):
@@ -300,11 +300,8 @@ class Synthesizer(ABC, Generic[R, M]):
     # Why there are no windows; empty if there are.
     no_window = ""
 
-    def window(self, past: Past, first: int, last: int, *, newest: int, seed: int) -> Windowed:
-        """What was measured of the events of ticks ``first..last``, and rows for it.
-
-        Args:
-            newest: the newest tick that is published of the segment.
+    def window(self, asked: Asked) -> Windowed:
+        """What was measured of the events of some ticks alone, and rows for it.
 
         Raises:
             NotReleased: there is no such window.

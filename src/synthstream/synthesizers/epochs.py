@@ -23,7 +23,7 @@ from synthstream.release.series import small
 from synthstream.schema.schema import Schema
 from synthstream.strategies.variances import shared
 from synthstream.synthesizers import audit_targets, bounds, windowing
-from synthstream.synthesizers.contract import AuditTargets, History, Models, Past, Piece, Windowed
+from synthstream.synthesizers.contract import Asked, AuditTargets, History, Models, Piece, Windowed
 from synthstream.synthesizers.simulation import tables
 from synthstream.synthesizers.tables import CLOSER, OfTables
 from synthstream.workload import CodeArray, FloatArray, IntArray, Workload
@@ -215,9 +215,9 @@ class InEpochs(OfTables):
     def audit_targets(self) -> AuditTargets:
         return audit_targets.of_epochs(self.mechanism)
 
-    def window(self, past: Past, first: int, last: int, *, newest: int, seed: int) -> Windowed:
+    def window(self, asked: Asked) -> Windowed:
         """See :class:`Synthesizer`: whole epochs of one segment."""
-        return windowing.of_epochs(self.mechanism, past, first, last, newest=newest, seed=seed, how=self.how)
+        return windowing.of_epochs(self.mechanism, asked, self.how)
 
     def simulations(
         self, schema: Schema, *, ticks: Sequence[int], events_per_tick: float, careful: bool

@@ -28,7 +28,7 @@ from synthstream.papers.selective import Selective
 from synthstream.partition import Partition
 from synthstream.synthesizers import audit_targets, windowing
 from synthstream.synthesizers.bounds import LONG, picks_rule
-from synthstream.synthesizers.contract import AuditTargets, History, Models, Past, Windowed
+from synthstream.synthesizers.contract import Asked, AuditTargets, History, Models, Windowed
 from synthstream.synthesizers.points import OfPoints
 from synthstream.synthesizers.tables import OfTables
 from synthstream.workload import CodeArray, FloatArray, IntArray
@@ -153,9 +153,9 @@ class FromBatches(_OfSelected):
         return audit_targets.of_rounds(self.mechanism, self.mechanism.counter)
 
     @override
-    def window(self, past: Past, first: int, last: int, *, newest: int, seed: int) -> Windowed:
+    def window(self, asked: Asked) -> Windowed:
         """See :class:`Synthesizer`: the batches of its ticks together."""
-        return windowing.of_batches(self, past, first, last)
+        return windowing.of_batches(self, asked)
 
     def fit(
         self, tick: int, history: History[Measured], last: Population | None, models: Models, *, seed: int

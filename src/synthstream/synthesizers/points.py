@@ -24,7 +24,7 @@ from synthstream.schema.schema import Schema
 from synthstream.strategies.levels import ANYWHERE, Shape
 from synthstream.synthesizers import audit_targets
 from synthstream.synthesizers.clouds import cloud, cloud_between, upper_cloud
-from synthstream.synthesizers.contract import AuditTargets, History, Models, Past, Piece, Synthesizer, Windowed
+from synthstream.synthesizers.contract import Asked, AuditTargets, History, Models, Piece, Synthesizer, Windowed
 from synthstream.synthesizers.simulation import points as simulated
 from synthstream.workload import CodeArray, IntArray
 
@@ -109,23 +109,23 @@ class _OfEpochs(OfPoints[E]):
         """The number of events up to a tick, without what was read of nodes."""
 
     @override
-    def window(self, past: Past, first: int, last: int, *, newest: int, seed: int) -> Windowed[E, Cloud]:
+    def window(self, asked: Asked) -> Windowed[E, Cloud]:
         """See :class:`Synthesizer`. Of one segment: readings of two have nothing in common."""
-        start = past.start
+        start = asked.start
+        first, last = asked.first - start, asked.last - start
 
         def history(tick: int) -> E:
-            return cast("E", past.own(start + tick))
+            return cast("E", asked.own(start + tick))
 
-        if first < start:
+        if first < 0:
             raise NotReleased(
-                f"between: the stream began to measure anew at {past.begins(start)}. Ask for windows on either side."
+                f"between: the stream began to measure anew at {asked.begins(start)}. Ask for windows on either side."
             )
-        if first > start:
-            found = self.between(first - 1 - start, last - start, history)
+        if first:
+            found = self.between(first - 1, last, history)
         else:
-            whole = self.fit(last - start, history, None, {}, seed=seed)
-            found = Windowed(self.number(history(last - start)), whole)
-        return Windowed(replace(found.measured, tick=last), found.model)
+            found = Windowed(self.number(history(last)), self.fit(last, history, None, {}, seed=asked.seed))
+        return Windowed(replace(found.measured, tick=asked.last), found.model)
 
     @override
     def step(

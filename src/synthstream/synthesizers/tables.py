@@ -22,10 +22,10 @@ from synthstream.schema.schema import Schema
 from synthstream.strategies.times import Refreshes
 from synthstream.synthesizers import audit_targets, bounds, windowing
 from synthstream.synthesizers.contract import (
+    Asked,
     AuditTargets,
     History,
     Models,
-    Past,
     Piece,
     RowErrors,
     Synthesizer,
@@ -143,9 +143,9 @@ class Continual(Running):
         return audit_targets.of_marginals(self.mechanism)
 
     @override
-    def window(self, past: Past, first: int, last: int, *, newest: int, seed: int) -> Windowed:
+    def window(self, asked: Asked) -> Windowed:
         """See :class:`Synthesizer`: differences of running counts."""
-        return windowing.of_running_counts(past, first, last, seed=seed, how=self.how)
+        return windowing.of_running_counts(asked, self.how)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -235,7 +235,6 @@ class AtRefreshes(Running):
         return audit_targets.of_refreshed(self.mechanism)
 
     @override
-    def window(self, past: Past, first: int, last: int, *, newest: int, seed: int) -> Windowed:
+    def window(self, asked: Asked) -> Windowed:
         """See :class:`Synthesizer`: differences of counts, of larger tables between the nearest refreshes."""
-        came = self.came(past.own(newest))
-        return windowing.between_refreshes(self.mechanism, came, past, first, last, seed=seed, how=self.how)
+        return windowing.between_refreshes(self.mechanism, self.came(asked.own(asked.newest)), asked, self.how)

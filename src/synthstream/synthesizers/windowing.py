@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -24,7 +24,7 @@ from synthstream.release.comparing import between_spans
 from synthstream.release.models import RowModel
 from synthstream.release.series import only
 from synthstream.strategies.times import Refreshes
-from synthstream.synthesizers.contract import Past, Synthesizer, Windowed
+from synthstream.synthesizers.contract import Asked, Synthesizer, Windowed
 from synthstream.workload import Workload
 
 # Rows of a window keep the shares of all events up to its end, except where the window's own measurement stands out of
@@ -49,41 +49,41 @@ class RowFitting(NamedTuple):
 PLAIN = RowFitting()
 
 
-def of_running_counts(past: Past, first: int, last: int, *, seed: int, how: RowFitting) -> Windowed[Measured, RowModel]:
+def of_running_counts(asked: Asked, how: RowFitting) -> Windowed[Measured, RowModel]:
     """Of tables that are all measured at every tick: the difference of running counts."""
-    if first < past.cut:
-        return _across_a_cut(past, first, last, seed=seed, how=how)
-    now = _whole(past, last)
-    own = _counted(past, now, first)
-    return Windowed(own, _rows(own, now if first else None, seed=seed, how=how))
+    if asked.first < asked.cut:
+        return _across_a_cut(asked, how)
+    now: Measured = asked.whole(asked.last)
+    own = _counted(asked, now)
+    return Windowed(own, _rows(asked, how, own, now if asked.first else None))
 
 
-def _counted(past: Past, now: Measured, first: int) -> Measured:
-    """The part of running counts, over columns that stayed the same, that came from a tick on."""
-    if first == 0:
+def _counted(asked: Asked, now: Measured) -> Measured:
+    """The part of running counts, over columns that stayed the same, that came from the first tick on."""
+    if asked.first == 0:
         return now
-    before, values = _whole(past, first - 1), now.values.copy()
+    before, values = asked.whole(asked.first - 1), now.values.copy()
     for marginal in before.workload.marginals:  # at a cut some are not recorded before
         values[now.workload.slice_of(marginal)] -= before.values[before.workload.slice_of(marginal)]
-    since, variance = np.full(len(now.workload.marginals), first, dtype=np.int64), past.variance(first, now.tick)
-    return replace(now, values=values, variance=variance, since=since, by_cell=None)
+    since = np.full(len(now.workload.marginals), asked.first, dtype=np.int64)
+    return replace(now, values=values, variance=asked.variance(), since=since, by_cell=None)
 
 
-def _across_a_cut(past: Past, first: int, last: int, *, seed: int, how: RowFitting) -> Windowed[Measured, RowModel]:
+def _across_a_cut(asked: Asked, how: RowFitting) -> Windowed[Measured, RowModel]:
     """The same where columns changed within the window: of the tables that were measured before it and at its end."""
-    now = _running(_whole(past, last), None)
-    before = None if first == 0 else _running(_whole(past, first - 1), now.workload.marginals)
+    now = _running(asked.whole(asked.last), None)
+    before = None if asked.first == 0 else _running(asked.whole(asked.first - 1), now.workload.marginals)
     tables = now.workload if before is None else before.workload
     places = [now.workload.place[m] for m in tables.marginals]
     own = only(now, places).values
     found = Measured(
-        tick=last,
+        tick=asked.last,
         workload=tables,
         values=own if before is None else own - before.values,
-        variance=past.variance(first, last)[[past.tables.index(m) for m in tables.marginals]],
-        since=np.full(len(places), first, dtype=np.int64),
+        variance=asked.variance()[[asked.tables.index(m) for m in tables.marginals]],
+        since=np.full(len(places), asked.first, dtype=np.int64),
     )
-    return Windowed(found, _rows(found, now if first else None, seed=seed, how=how))
+    return Windowed(found, _rows(asked, how, found, now if asked.first else None))
 
 
 def _running(measured: Measured, among: tuple[tuple[int, ...], ...] | None) -> Measured:
@@ -94,7 +94,7 @@ def _running(measured: Measured, among: tuple[tuple[int, ...], ...] | None) -> M
 
 
 def between_refreshes(
-    mechanism: Refreshed, came: Refreshes, past: Past, first: int, last: int, *, seed: int, how: RowFitting
+    mechanism: Refreshed, came: Refreshes, asked: Asked, how: RowFitting
 ) -> Windowed[Measured, RowModel]:
     """Of tables of which larger ones are measured at refreshes: these are counted between the nearest ones.
 
@@ -104,17 +104,18 @@ def between_refreshes(
     Args:
         came: refreshes of the last segment up to the newest release.
     """
-    if first < past.cut:
-        return _across_a_cut(past, first, last, seed=seed, how=how)
-    at, workload, ends = past.start, mechanism.workload, came.ticks
+    first, last = asked.first, asked.last
+    if first < asked.cut:
+        return _across_a_cut(asked, how)
+    at, workload, ends = asked.start, mechanism.workload, came.ticks
     until = next((end for end in ends if at + end >= last), ends[-1])
     after = max((end for end in ends if at + end < first and end < until), default=-1)
-    values, variance = past.own(at + until).values, mechanism.variance(until, came)
+    values, variance = asked.own(at + until).values, mechanism.variance(until, came)
     if after >= 0:
-        values = values - past.own(at + after).values
+        values = values - asked.own(at + after).values
         variance = variance + mechanism.variance(after, came) - 2 * mechanism.covariance(after, until, came)
     variance = np.maximum(variance, 0.0)
-    small = _counted(past, _whole(past, last), first)
+    small = _counted(asked, asked.whole(last))
     place, single = workload.slice_of(()), mechanism.order < 2
     # Rows take the larger tables in proportion to the events of the window itself.
     ratio = float(max(small.values[place][0], 1.0) / max(values[place][0], 1.0))
@@ -136,24 +137,22 @@ def between_refreshes(
     shared = between_spans(partial(mechanism.covariance, came=came), (first - at, last - at), (after + 1, until))
     then = Earlier(Measured(tick=last, workload=workload, values=values, variance=variance), shared, window=True)
     whole = [end for end in ends if at + end <= last]
-    all_of_it = _whole(past, at + whole[-1]) if first and whole else None
-    return Windowed(known, _rows(own, all_of_it, then=then, seed=seed, how=how))
+    all_of_it = asked.whole(at + whole[-1]) if first and whole else None
+    return Windowed(known, _rows(asked, how, own, all_of_it, then))
 
 
-def of_epochs(
-    mechanism: Epochs, past: Past, first: int, last: int, *, newest: int, seed: int, how: RowFitting
-) -> Windowed[Measured, RowModel]:
+def of_epochs(mechanism: Epochs, asked: Asked, how: RowFitting) -> Windowed[Measured, RowModel]:
     """Of tables that are measured once an epoch: exact sums of whole epochs, and rows for their pooled estimate.
 
     Raises:
         NotReleased: the ticks are not whole epochs of one segment.
     """
-    _refuse_broken_epochs(mechanism, past, first, last, newest)
-    begun = first - past.start
-    history = _parts(past, last)
+    _refuse_broken_epochs(mechanism, asked)
+    begun = asked.first - asked.start
+    history = _parts(asked)
     inside = [known for known in history if known.tick >= begun]
-    base: Measured | None = past.own(first - 1) if begun else None
-    variance = dict(zip(mechanism.workload.marginals, past.variance(first, last).tolist(), strict=True))
+    base: Measured | None = asked.own(asked.first - 1) if begun else None
+    variance = dict(zip(mechanism.workload.marginals, asked.variance().tolist(), strict=True))
     ends = [known for known in inside if mechanism.times.ends(known.tick)]
     shared = (m for m in mechanism.workload.marginals if all(m in known.workload.marginals for known in ends))
     marginals = sorted(shared, key=len)
@@ -164,49 +163,44 @@ def of_epochs(
         variance[marginal] = sum(error**2 for _, error in found)
     total = float(inside[-1].marginal(())[0]) - (float(base.marginal(())[0]) if base else 0.0)
     exact = Measured(
-        tick=last,
+        tick=asked.last,
         workload=Workload(sizes=mechanism.workload.sizes, marginals=tuple(marginals)),
         values=np.concatenate([[total], *values]),
         variance=np.array([variance[m] for m in marginals]),
-        since=np.full(len(marginals), first, dtype=np.int64),
+        since=np.full(len(marginals), asked.first, dtype=np.int64),
     )
     pool = pooled([_from(known, begun, base, variance[()]) for known in inside], groups=how.groups)
     all_of_it = pooled(history, groups=how.groups) if begun else None
-    return Windowed(exact, _rows(replace(pool, tick=last), all_of_it, seed=seed, how=how))
+    return Windowed(exact, _rows(asked, how, replace(pool, tick=asked.last), all_of_it))
 
 
-def of_batches(made: Synthesizer, past: Past, first: int, last: int) -> Windowed[Measured, RowModel]:
+def of_batches(made: Synthesizer, asked: Asked) -> Windowed[Measured, RowModel]:
     """Of ticks whose rows are fitted apart: their number in all, and the rows that were fitted to each of them."""
-    if first < past.cut:
+    if asked.first < asked.cut:
         raise NotReleased(
-            f"between: the columns changed at {past.begins(past.cut)}, and each tick's rows were fitted apart. Ask for "
-            "windows on both sides of it."
+            f"between: the columns changed at {asked.begins(asked.cut)}, and each tick's rows were fitted apart. Ask "
+            "for windows on both sides of it."
         )
     rows: Any = None
     totals: list[float] = []
-    for tick in range(first, last + 1):
-        known = past.own(tick)
+    for tick in range(asked.first, asked.last + 1):
+        known = asked.own(tick)
         models = made.replay(known, {})
-        rows = made.fit(known.tick, lambda _, known=known: known, rows, models, seed=past.seed(tick))  # type: ignore[misc]
+        rows = made.fit(known.tick, lambda _, known=known: known, rows, models, seed=asked.seed_at(tick))  # type: ignore[misc]
         totals.append(float(known.marginal(())[0]))
     found: Population = rows
     measured = Measured(
-        tick=last,
+        tick=asked.last,
         workload=Workload(sizes=found.workload.sizes, marginals=((),)),
         values=np.array([sum(totals)]),
-        variance=past.variance(first, last)[[found.workload.place[()]]],
-        since=np.array([first]),
+        variance=asked.variance()[[found.workload.place[()]]],
+        since=np.array([asked.first]),
     )
     return Windowed(measured, found)
 
 
-def _whole(past: Past, tick: int) -> Measured:
-    """What was measured of all events up to a tick, over all segments."""
-    return cast(Measured, past.whole(tick))
-
-
 def _rows(
-    own: Measured, all_of_it: Measured | None, *, seed: int, how: RowFitting, then: Earlier | None = None
+    asked: Asked, how: RowFitting, own: Measured, all_of_it: Measured | None, then: Earlier | None = None
 ) -> Population:
     """Rows for a window's measurement, near the shares of all events up to its end.
 
@@ -218,13 +212,13 @@ def _rows(
         then: what was measured of the ticks that larger tables count, if these are not those of the window: rows go
             from all events to theirs, and from theirs to the window's.
     """
-    fitted = partial(fit, seed=seed, groups=how.groups, most=how.most)
+    fitted = partial(fit, seed=asked.seed, groups=how.groups, most=how.most)
     if all_of_it is None or (rows := fitted(all_of_it, memory=0.0)).number == 0:
         # As a release is at a refresh, where columns whose codes have an order are looked for.
         return fitted(own, memory=0.0, then=then, fresh=None if then is None else True)
     if then is not None:
-        rows = fitted(then.measured, start=_as_many(rows, then.measured, seed), memory=_ALL)
-    return fitted(own, start=_as_many(rows, own, seed), memory=_ALL, then=then)
+        rows = fitted(then.measured, start=_as_many(rows, then.measured, asked.seed), memory=_ALL)
+    return fitted(own, start=_as_many(rows, own, asked.seed), memory=_ALL, then=then)
 
 
 def _as_many(rows: Population, measured: Measured, seed: int) -> Population:
@@ -235,25 +229,26 @@ def _as_many(rows: Population, measured: Measured, seed: int) -> Population:
     return Population(workload=rows.workload, codes=rows.codes[drawn])
 
 
-def _refuse_broken_epochs(mechanism: Epochs, past: Past, first: int, last: int, newest: int) -> None:
+def _refuse_broken_epochs(mechanism: Epochs, asked: Asked) -> None:
     """Raise unless ticks are whole epochs of one segment: all tables but the total were measured over epochs alone."""
-    at = past.start
-    if first >= at and mechanism.times.begin(first - at) == first - at and mechanism.times.ends(last - at):
+    at, times = asked.start, mechanism.times
+    begun = asked.first - at
+    if begun >= 0 and times.begin(begun) == begun and times.ends(asked.last - at):
         return
-    begins = [at + t for t in range(newest - at + 2) if mechanism.times.begin(t) == t]
-    dates = ", ".join(past.begins(tick) for tick in begins[-_NAMED:])
+    begins = [at + t for t in range(asked.newest - at + 2) if times.begin(t) == t]
+    dates = ", ".join(asked.begins(tick) for tick in begins[-_NAMED:])
     raise NotReleased(
         "between: this stream measures its tables once an epoch, so a window must begin and end with one. Choose two "
         f'of: {dates}. (Streams with measure = "always" have all windows, and so have those with "refresh".)'
     )
 
 
-def _parts(past: Past, last: int) -> list[Measured]:
-    """What was measured at the end of each part of each epoch of a segment, up to a tick that ends one."""
-    found: list[Measured] = []
-    while last >= past.start:
-        found.append(past.own(last))
-        last = past.start + int(found[-1].since.max()) - 1
+def _parts(asked: Asked) -> list[Measured]:
+    """What was measured at the end of each part of each epoch of the segment, up to the last tick, which ends one."""
+    found, end = list[Measured](), asked.last
+    while end >= asked.start:
+        found.append(asked.own(end))
+        end = asked.start + int(found[-1].since.max()) - 1
     return found[::-1]
 
 
