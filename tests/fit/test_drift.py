@@ -17,6 +17,7 @@ from synthstream.fit.ahead import Ahead, raked
 from synthstream.fit.aims import aims
 from synthstream.fit.pooling import pooled
 from synthstream.fit.population import Population
+from synthstream.fit.targets import simplex
 from synthstream.kernel.epochs import Epochs
 from synthstream.measured import Measured
 from synthstream.privacy import Budget, Unit
@@ -185,7 +186,7 @@ def test_margins_of_pairs_join_over_all_parts_of_their_epoch() -> None:
 def test_shares_on_the_simplex() -> None:
     rng = np.random.default_rng(0)
     shares = rng.normal(size=(50, 6))
-    found = drift.on_simplex(shares)
+    found = simplex(shares, np.ones(50))
     assert np.all(found >= 0)
     assert found.sum(axis=1) == pytest.approx(np.ones(50))
     for other in rng.dirichlet(np.ones(6), 200):

@@ -16,6 +16,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from synthstream.fit.targets import simplex
 from synthstream.measured import Measured
 from synthstream.workload import FloatArray, IntArray
 
@@ -233,19 +234,11 @@ def smooth(parts: Parts) -> Smooth:
     for column, place in enumerate(parts.places):
         here = slice(int(place), int(place + sizes[column]))
         if steps[column] > 0 and parts.rows is None:
-            shares[:, here] = on_simplex(shares[:, here])
+            shares[:, here] = simplex(shares[:, here], np.ones(len(shares)))
         else:
             shares[:, here] += ((wanted - shares[:, here].sum(axis=1)) / sizes[column])[:, None]
     running = (parts.events if parts.rows is None else size) @ shares
     return Smooth(shares, steps, running, np.add.reduceat(variance, parts.places) / sizes)
-
-
-def on_simplex(shares: FloatArray) -> FloatArray:
-    """The nearest shares that are not negative and add up to 1, row by row. Source: Held, Wolfe, Crowder 1974."""
-    ordered = -np.sort(-shares, axis=1)
-    excess = (np.cumsum(ordered, axis=1) - 1) / np.arange(1, shares.shape[1] + 1)
-    last = np.sum(ordered > excess, axis=1) - 1
-    return np.asarray(np.maximum(shares - excess[np.arange(len(shares)), last][:, None], 0.0))
 
 
 def likelihoods(seen: Seen, start: FloatArray, spread: FloatArray, step: FloatArray) -> FloatArray:
