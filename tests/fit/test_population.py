@@ -167,10 +167,11 @@ def test_a_real_change_is_followed_at_once() -> None:
     st.lists(st.tuples(st.floats(-1e4, 1e4), st.floats(-1e4, 1e4)), min_size=1, max_size=10),
     st.floats(1e-6, 1e6),
     st.floats(0.01, 1),
+    st.integers(0, 9),
 )
-def test_ablend_lies_between(pairs: list[tuple[float, float]], noise: float, pull: float) -> None:
+def test_a_blend_lies_between(pairs: list[tuple[float, float]], noise: float, pull: float, free: int) -> None:
     old, new = np.array(pairs).T
-    found = blend(old, new, noise, pull)
+    found = blend(old, new, noise, pull, free)
     assert np.all(np.abs(found - old) >= pull * np.abs(new - old) - 1e-6)
     assert np.all((found - old) * (new - found) >= -1e-6)
 

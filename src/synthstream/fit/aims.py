@@ -32,7 +32,7 @@ from synthstream.fit.targets import (
     SMALLEST,
     Remembered,
     Targets,
-    blend_of,
+    blend,
     independent_counts,
     margins_of,
     past_of,
@@ -164,7 +164,7 @@ def aims(
             if past is not None:
                 before = workload.table(past.cells, q)
                 before = before - independent_counts([past.margins[c] for c in marginal], rows)
-                found = blend_of(before, found, error, past.pull, freedom(found.shape))
+                found = blend(before, found, error, past.pull, freedom(found.shape))
             table = table + found
         cells[part] = table.reshape(-1)
     for joint in known.joints:
@@ -177,7 +177,7 @@ def _drawn(
 ) -> tuple[_Known, list[FloatArray]]:
     """Margins and joint counts, drawn to those of the rows before; ``single``: columns with a table of their own."""
     blended = [
-        blend_of(old, new, noise, past.pull, new.size - 1)
+        blend(old, new, noise, past.pull, new.size - 1)
         for old, new, noise in zip(past.margins, known.margins, known.variances, strict=True)
     ]
     shares = [margin * (rows / max(float(margin.sum()), SMALLEST)) for margin in blended]

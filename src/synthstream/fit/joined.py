@@ -11,7 +11,7 @@ import numpy as np
 from synthstream.fit.changes import standing_out
 from synthstream.fit.joints import Joint, possible
 from synthstream.fit.rare import possible_margins
-from synthstream.fit.targets import SMALLEST, blend_of, simplex
+from synthstream.fit.targets import SMALLEST, blend, simplex
 from synthstream.workload import CodeArray, FloatArray, Workload
 
 # Joint counts are moved to margins so many times.
@@ -29,7 +29,7 @@ def use_margins(joints: Sequence[Joint], *margins: list[FloatArray]) -> None:
 def nearer(joint: Joint, start: CodeArray, rows: int, pull: float) -> Joint:
     """Joint counts moved to those of the rows before, as margins are."""
     before = joint.of_rows(start) * (rows / len(start))
-    counts = blend_of(before, joint.counts, joint.noise, pull, joint.group.number - 1)
+    counts = blend(before, joint.counts, joint.noise, pull, joint.group.number - 1)
     return joint._replace(counts=simplex(counts, float(rows)))
 
 

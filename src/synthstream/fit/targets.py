@@ -112,25 +112,18 @@ def past_of(
     return Remembered(margins, np.asarray(counts * scale, dtype=np.float64), pull)
 
 
-def blend(
-    old: FloatArray, new: FloatArray, noise: FloatArray | float, pull: float, beyond: float = TOGETHER
-) -> FloatArray:
+def blend(old: FloatArray, new: FloatArray, noise: FloatArray | float, pull: float, free: int) -> FloatArray:
     """Old values moved towards new ones: by the share ``pull``, further where the change is real, never beyond.
 
     Real is what stands out of the noise: of all cells together (James and Stein 1961), or of one cell (Breiman's
-    garrote, 1995). So a stream that changes is followed as soon as its change can be seen. ``beyond``: how many times
-    what noise explains all cells together must have moved.
+    garrote, 1995). So a stream that changes is followed as soon as its change can be seen. A table of few ``free``
+    cells must stand out further: one cell is all that it is.
     """
-    gap = new - old
+    gap, beyond = new - old, TOGETHER + (ALONE**2 - TOGETHER) / max(free, 1)
     square = np.maximum(gap * gap, SMALLEST)
     together = 1 - beyond * float(np.sum(np.broadcast_to(noise, gap.shape))) / float(square.sum())
     alone = 1 - ALONE**2 * noise / square
     return np.asarray(old + gap * np.maximum(max(pull, together), alone))
-
-
-def blend_of(old: FloatArray, new: FloatArray, noise: FloatArray | float, pull: float, free: int) -> FloatArray:
-    """See :func:`blend`: a table of few ``free`` cells must stand out further: one cell is all that it is."""
-    return blend(old, new, noise, pull, TOGETHER + (ALONE**2 - TOGETHER) / max(free, 1))
 
 
 def independent_counts(margins: Sequence[FloatArray], rows: int) -> FloatArray:
