@@ -11,13 +11,13 @@ import pytest
 from benchmarks.metrics import table_errors
 
 from synthstream.fit import rare as rare_codes
-from synthstream.fit.aims import Earlier, aims
+from synthstream.fit.aims import Earlier, Targets, aims
 from synthstream.fit.changes import lately, standing_out, towards
 from synthstream.fit.lowrank import common, orthonormal
 from synthstream.fit.moves import Effort, _layout, move
 from synthstream.fit.population import Population, fit
 from synthstream.fit.rare import possible_margins, rare
-from synthstream.fit.targets import Targets, simplex
+from synthstream.fit.targets import simplex
 from synthstream.measured import Measured
 from synthstream.workload import CodeArray, FloatArray, Workload
 from tests.support.models import table_of

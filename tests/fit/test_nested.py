@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from synthstream.constraints import Grids, Group, joined
-from synthstream.fit.aims import aims
+from synthstream.fit.aims import Targets, aims
 from synthstream.fit.nested import nests_of
 from synthstream.fit.population import Population, fit
-from synthstream.fit.targets import Targets, independent_counts
+from synthstream.fit.targets import independent_counts
 from synthstream.measured import Measured
 from synthstream.workload import CodeArray, FloatArray, Workload
 

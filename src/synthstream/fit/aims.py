@@ -21,8 +21,16 @@ from synthstream.fit.beyond import Found, Tables, beyond_noise, freedom, prior, 
 from synthstream.fit.changes import lately, standing_out, towards
 from synthstream.fit.empty import emptied
 from synthstream.fit.grids import with_grids
-from synthstream.fit.joined import lowered, nearer, use_margins, use_tables, with_joint_margins, with_news
-from synthstream.fit.joints import Joint, estimate
+from synthstream.fit.joints import (
+    Joint,
+    estimate,
+    lowered,
+    nearer,
+    use_margins,
+    use_tables,
+    with_joint_margins,
+    with_news,
+)
 from synthstream.fit.nested import grids_of, nests_of, of_nest
 from synthstream.fit.ordered import evened
 from synthstream.fit.rare import possible_margins
@@ -31,7 +39,6 @@ from synthstream.fit.targets import (
     MEMORY,
     SMALLEST,
     Remembered,
-    Targets,
     blend,
     independent_counts,
     margins_of,
@@ -46,6 +53,28 @@ from synthstream.workload import CodeArray, FloatArray, IntArray
 _MOST = 2.0
 # New events are taken to differ from those before by this share of them at most: tuned on streams that drift.
 _CHANGE = 1 / 3
+
+
+class Targets(NamedTuple):
+    """What rows should aim at.
+
+    Args:
+        rows: number of rows.
+        margins: for each column the expected number of rows per code, non-negative, summing to ``rows``.
+        cells: expected counts over all cells of the workload, shape ``(cells,)``.
+        errors: variance of the noise left in a cell of each marginal, shape ``(marginals,)``.
+        joints: expected counts of the allowed combinations of each group of columns.
+        events: number of rows, before it is rounded.
+        alone: of each column, how little is known of what goes with it, from 0 to 1, shape ``(columns,)``.
+    """
+
+    rows: int
+    margins: tuple[FloatArray, ...]
+    cells: FloatArray
+    errors: FloatArray
+    joints: tuple[Joint, ...]
+    events: float
+    alone: FloatArray
 
 
 class Earlier(NamedTuple):
@@ -89,7 +118,7 @@ class _Known(NamedTuple):
         margins: the same counts, as rows can have them.
         news: by position of a table, its association and the variance of that.
         joints: counts of the combinations of each group of constrained columns.
-        alone: see :class:`synthstream.fit.targets.Targets`.
+        alone: see :class:`Targets`.
     """
 
     total: float

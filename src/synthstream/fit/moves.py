@@ -13,10 +13,10 @@ from typing import NamedTuple
 import numba
 import numpy as np
 
+from synthstream.fit.aims import Targets
 from synthstream.fit.blocks import JOINT, blocks_of, shift, work
 from synthstream.fit.lanes import LANES, add_up, change_all
 from synthstream.fit.randomness import below, share, step
-from synthstream.fit.targets import Targets
 from synthstream.workload import CodeArray, FloatArray, IntArray, Workload
 
 # Rows are visited in blocks of a quarter of them, so that a search that finds nothing costs little; small populations

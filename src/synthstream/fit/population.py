@@ -16,12 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from synthstream.constraints import Group
-from synthstream.fit.aims import Earlier, aims, of_rows
+from synthstream.fit.aims import Earlier, Targets, aims, of_rows
 from synthstream.fit.blocks import settle
 from synthstream.fit.moves import Effort, move
 from synthstream.fit.nested import grids_of
 from synthstream.fit.randomness import below, draw, share, step, steps_of
-from synthstream.fit.targets import MEMORY, Targets, total_of
+from synthstream.fit.targets import MEMORY, total_of
 from synthstream.measured import Measured
 from synthstream.workload import THREADS, CodeArray, FloatArray, IntArray, Workload
 

@@ -12,7 +12,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from synthstream.fit.joints import Joint
 from synthstream.measured import Measured
 from synthstream.workload import CodeArray, FloatArray, IntArray
 
@@ -29,28 +28,6 @@ ALONE, TOGETHER = 2.5, 1.5
 LEFT = 0.6
 # Exact counts are taken to have this variance, far below that of rounding to whole rows.
 SMALLEST = 1e-6
-
-
-class Targets(NamedTuple):
-    """What rows should aim at.
-
-    Args:
-        rows: number of rows.
-        margins: for each column the expected number of rows per code, non-negative, summing to ``rows``.
-        cells: expected counts over all cells of the workload, shape ``(cells,)``.
-        errors: variance of the noise left in a cell of each marginal, shape ``(marginals,)``.
-        joints: expected counts of the allowed combinations of each group of columns.
-        events: number of rows, before it is rounded.
-        alone: of each column, how little is known of what goes with it, from 0 to 1, shape ``(columns,)``.
-    """
-
-    rows: int
-    margins: tuple[FloatArray, ...]
-    cells: FloatArray
-    errors: FloatArray
-    joints: tuple[Joint, ...]
-    events: float
-    alone: FloatArray
 
 
 class Remembered(NamedTuple):
