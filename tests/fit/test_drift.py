@@ -12,7 +12,7 @@ import pytest
 
 from synthstream.constraints import Grids, Group
 from synthstream.counts import Counts
-from synthstream.fit import carried, drift, population
+from synthstream.fit import drift, pooling, population
 from synthstream.fit.ahead import Ahead, raked
 from synthstream.fit.aims import aims
 from synthstream.fit.pooling import pooled
@@ -170,8 +170,8 @@ def test_columns_that_constraints_join_are_not_taken_to_be_independent() -> None
 
 def test_the_prior_is_bounded_by_chi_square() -> None:
     alone = np.array([1.0, 9.0, 90.0, 900.0])
-    assert np.all(carried.prior(alone, (2, 2), 1e9) * alone.size * alone / alone.sum() <= 1 + 1e-3)
-    assert np.all(np.diff(carried.prior(alone, (2, 2), 1e-4)) < 0)
+    assert np.all(pooling.prior(alone, (2, 2), 1e9) * alone.size * alone / alone.sum() <= 1 + 1e-3)
+    assert np.all(np.diff(pooling.prior(alone, (2, 2), 1e-4)) < 0)
 
 
 def test_margins_of_pairs_join_over_all_parts_of_their_epoch() -> None:
