@@ -10,6 +10,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from synthstream.kernel.counters.base import inner
 from synthstream.kinds import FitKind
 from synthstream.papers.fit.graphical import Graphical
 from synthstream.papers.fit.junction import model_megabytes
@@ -64,12 +65,8 @@ class Mixture:
     def from_arrays(cls, sizes: tuple[int, ...], arrays: Mapping[str, NDArray[Any]]) -> Self:
         """A mixture that was stored."""
         build = Graphical.from_arrays if str(arrays["kind"]) == "pgm" else Weights.from_arrays
-        parts: list[dict[str, NDArray[Any]]] = [{} for _ in range(int(arrays["models"]))]
-        for name, array in arrays.items():
-            number, dot, rest = name.partition(".")
-            if dot:
-                parts[int(number)][rest] = array
-        return cls(tuple(build(sizes, part) for part in parts))
+        known = dict(arrays)
+        return cls(tuple(build(sizes, inner(known, f"{i}.")) for i in range(int(known["models"]))))
 
 
 class Rounds:
