@@ -151,8 +151,7 @@ class Resumed(Synthesizer):
 
     def whole(self, tick: int, history: History) -> Reading:
         """See :class:`Synthesizer`: running counts of tables go on, all else begins afresh."""
-        own = self.inner.whole(tick - self.segment.start, self._of_segment(history))
-        return added(self.segment, Continued(tick=tick, start=self.segment.start, own=own))
+        return added(self.segment, tick, self.inner.whole(tick - self.segment.start, self._of_segment(history)))
 
     def covariance(self, s: int, t: int, history: History) -> FloatArray:
         """See :class:`Synthesizer`: of the segment's own noise alone."""
@@ -222,11 +221,11 @@ def joined(base: Model, own: Model) -> Model:
     raise TypeError(f"models of two kinds: {type(base).__name__} and {type(own).__name__}")
 
 
-def added(segment: Segment, measured: Continued) -> Reading:
-    """What is published as measured: the segment's own measurement on top of that it began with."""
-    own, base, start = measured.own, segment.reading, segment.start
+def added(segment: Segment, tick: int, own: Any) -> Reading:
+    """What is published as measured at a tick: the segment's own measurement on top of that it began with."""
+    base, start = segment.reading, segment.start
     if not isinstance(own, Measured) or not isinstance(base, Measured):
-        reading: Reading = replace(own, tick=measured.tick)
+        reading: Reading = replace(own, tick=tick)
         return reading
     values, variance = own.values.copy(), own.variance.copy()
     own_cells, base_cells = own.cell_variance(), base.cell_variance()
@@ -242,5 +241,5 @@ def added(segment: Segment, measured: Continued) -> Reading:
             variance[q] += base.variance[known]
             since[q] = 0
     by_cell = None if base.by_cell is None else own_cells
-    found = replace(own, tick=measured.tick, values=values, variance=variance, since=since, by_cell=by_cell)
+    found = replace(own, tick=tick, values=values, variance=variance, since=since, by_cell=by_cell)
     return replace(found, measured_at=measured_at)
