@@ -11,8 +11,9 @@ from synthstream.fit.targets import SMALLEST, margins_of, share_kept, simplex, t
 from synthstream.measured import Measured
 from synthstream.workload import FloatArray
 
-# A cell that has moved by more than so many standard errors has changed, whatever all cells together say.
-_SURE = 4.0
+# A cell that has moved by more than so many standard errors has changed, whatever all cells together say. Others are
+# taken to change by a variance in proportion to their expected count to this power.
+_SURE, _POWER = 4.0, 0.5
 
 
 def standing_out(
@@ -27,7 +28,7 @@ def standing_out(
     largest = 1.0 if math.isinf(most) else most / (most + noise * gap.size)
     if expected is None:
         return np.asarray(gap * min(largest, max(0.0, 1 - noise * gap.size / max(float(np.sum(gap * gap)), SMALLEST))))
-    kept = share_kept(gap, np.maximum(expected, 1.0), max(noise, SMALLEST), math.inf, 1.0)
+    kept = share_kept(gap, np.maximum(expected, 1.0) ** _POWER, max(noise, SMALLEST))
     sure = 1 - _SURE**2 * noise / np.maximum(gap * gap, SMALLEST)
     return np.asarray(gap * np.maximum(np.minimum(kept, largest), sure))
 

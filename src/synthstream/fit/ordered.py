@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from synthstream.fit.targets import CAUTION, SMALLEST, simplex
+from synthstream.fit.targets import SMALLEST, share_kept, simplex
 from synthstream.workload import FloatArray
 
 # How far neighbours resemble each other, in codes. Columns with fewer codes have little to gain, those with more take
@@ -78,25 +78,20 @@ class Table(NamedTuple):
 def shrunk(association: FloatArray, bases: Sequence[Basis], noise: float, left: float) -> Shrunk:
     """What is left of an association of which noise explains a part.
 
-    The factor of the prior variance is estimated by moments, weighted by the prior (Morris 1983).
-
     Args:
         association: all its sums are 0.
         bases: of its columns.
         noise: variance of that of a cell.
-        left: the share of the noise that is still there once rows have been fitted.
+        left: see :func:`share_kept`.
     """
     prior = functools.reduce(np.multiply.outer, [basis.variances for basis in bases])
-    spread = float(np.sum(prior**2))
-    if spread == 0 or noise == 0:
+    if noise == 0:
         return Shrunk(*np.zeros((3, *association.shape)))
     turns = [basis.directions for basis in bases]
     turned = _turned(association, [None if turn is None else turn.T for turn in turns])
     # No noise is left in the sum of a column's codes: where that is a direction, the others have all of it.
     noise *= math.prod(len(turn) / (len(turn) - 1) for turn in turns if turn is not None)
-    excess = float(np.sum(prior * (turned**2 - noise))) - CAUTION * noise * np.sqrt(2 * spread)
-    signal = max(0.0, excess / spread) * prior
-    kept = signal / (signal + left * noise)
+    kept = share_kept(turned, prior, noise, left)
     mean, error = turned * kept, kept**2 * noise
     if all(turn is None for turn in turns):
         return Shrunk(mean, error, kept * noise)

@@ -15,11 +15,8 @@ import numpy as np
 from synthstream.measured import Measured
 from synthstream.workload import CodeArray, FloatArray, IntArray
 
-# _POWER: associations are taken to have a variance in proportion to the expected count of their cell to this power.
-# CAUTION: only variation beyond this number of standard deviations of the noise counts.
-# Both: docs/decisions/0003-joint-fit.md.
-_POWER = 0.5
-CAUTION = 0.5
+# Only variation beyond this number of standard deviations of the noise counts (docs/decisions/0003-joint-fit.md).
+_CAUTION = 0.5
 # MEMORY: the rows remember this share of all past ticks, unless one cell has moved by more than ALONE standard errors,
 # or all cells of a table together by more than TOGETHER times what noise explains.
 MEMORY = 0.06
@@ -125,21 +122,21 @@ def _sums(table: FloatArray, axis: int) -> FloatArray:
     return np.asarray(table.sum(axis=tuple(a for a in range(table.ndim) if a != axis)))
 
 
-def share_kept(
-    differences: FloatArray, expected: FloatArray, noise: float, largest: FloatArray | float, left: float
-) -> FloatArray:
-    """Share of the difference of each cell from its expected count that a posterior mean keeps.
+def share_kept(values: FloatArray, prior: FloatArray, noise: float, left: float = 1.0) -> FloatArray:
+    """Share of each value that a posterior mean around 0 keeps.
 
-    The prior variance is a power of the expected count times a factor, which is estimated by moments, weighted by the
-    prior; see Morris 1983 for the method. The prior variance is kept below ``largest``, which matters where the noise
-    is wild. ``left`` is the share of the noise that is still there once rows have been fitted.
+    The factor of the prior variance is estimated by moments, weighted by the prior (Morris 1983).
+
+    Args:
+        prior: variance of each value but for the factor, in the same shape.
+        noise: variance of that of a value, above 0.
+        left: the share of the noise that is still there once rows have been fitted.
     """
-    prior = expected**_POWER
     spread = float(np.sum(prior**2))
-    if spread == 0 or noise == 0:
-        return np.zeros_like(differences)
-    excess = float(np.sum(prior * (differences**2 - noise))) - CAUTION * noise * np.sqrt(2 * spread)
-    signal = np.minimum(max(0.0, excess / spread) * prior, largest)
+    if spread == 0:
+        return np.zeros_like(values)
+    excess = float(np.sum(prior * (values**2 - noise))) - _CAUTION * noise * np.sqrt(2 * spread)
+    signal = max(0.0, excess / spread) * prior
     return np.asarray(signal / (signal + left * noise))
 
 
