@@ -35,7 +35,7 @@ from synthstream.forecast.planning import Forecast, plan
 from synthstream.ingest.counting import encode
 from synthstream.partition import Partition
 from synthstream.synthesizers.assembly import synthesizer_of
-from synthstream.synthesizers.contract import Models, RowErrors, Synthesizer
+from synthstream.synthesizers.contract import Expected, Models, RowErrors, Synthesizer
 from synthstream.synthesizers.epochs import InEpochs
 from synthstream.synthesizers.points import FromNodes
 from synthstream.synthesizers.simulation import points, tables
@@ -157,7 +157,7 @@ def compared(case: Case) -> Iterator[dict[str, Any]]:
 
 def _told(made: Synthesizer, case: Case, ticks: int, events: int) -> dict[str, float]:
     """The forecast of rows for somebody who knows how many events there were: what is left is the shape's fault."""
-    pieces = made.simulations(case.config.schema, ticks=[ticks], events_per_tick=events / ticks, careful=True)
+    pieces = made.simulations(Expected(case.config.schema, [ticks], events / ticks))
     return _named(pieces[0]()[ticks])
 
 

@@ -21,6 +21,7 @@ from synthstream.partition import Partition
 from synthstream.privacy import Budget
 from synthstream.strategies.levels import Schedule
 from synthstream.synthesizers.assembly import synthesizer_of
+from synthstream.synthesizers.contract import Expected
 from synthstream.synthesizers.epochs import InEpochs
 from synthstream.synthesizers.points import FromNodes
 from synthstream.synthesizers.simulation import points, tables
@@ -261,7 +262,7 @@ def test_a_row_that_stands_for_many_varies_like_many() -> None:
 
 def test_seconds_are_measured() -> None:
     config = StreamConfig.from_toml(text_of("always"))
-    assert 0 < (synthesizer_of(config).seconds(config.schema, ticks=300, events_per_tick=10) or 0) < 20
+    assert 0 < (synthesizer_of(config).seconds(Expected(config.schema, [300], 10.0)) or 0) < 20
 
 
 def made_of(kind: str, depth: int = 12) -> FromNodes:
@@ -318,13 +319,13 @@ def test_the_forecast_ends_the_last_epoch_of_points_with_the_horizon(monkeypatch
 @pytest.mark.slow
 def test_the_error_of_points_falls_with_epsilon() -> None:
     """Takes seconds: eight simulated streams for each of four budgets."""
-    found = []
+    found, schema = [], StreamConfig.from_toml(text_of("points")).schema
     for epsilon in (0.25, 0.5, 1.0, 2.0):
         partition, budget = Partition(dimension=2, depth=12), Budget(epsilon=epsilon, delta=0.0)
         made = FromNodes(
             mechanism=Points(partition=partition, budget=budget, horizon=50, schedule=Schedule(dimension=2))
         )
-        (piece,) = points.pieces(made, [50], 100.0, careful=True)
+        (piece,) = made.simulations(Expected(schema, [50], 100.0))
         found.append(piece()[50])
     boxes, distances = [one.box for one in found], [one.distance or 0.0 for one in found]
     assert boxes == sorted(boxes, reverse=True)
@@ -341,5 +342,5 @@ def test_a_release_of_many_tables_is_not_told_as_if_rows_took_the_time(monkeypat
     monkeypatch.setattr(tables, "fit", takes)
     monkeypatch.setattr(time, "perf_counter", lambda: now[0])
     config = StreamConfig.from_toml(text_of("always"))
-    found = synthesizer_of(config).seconds(config.schema, ticks=300, events_per_tick=2000)
+    found = synthesizer_of(config).seconds(Expected(config.schema, [300], 2000.0))
     assert found == pytest.approx(10 + 60, rel=0.1)

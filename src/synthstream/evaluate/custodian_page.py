@@ -33,7 +33,7 @@ from synthstream.schema.columns import Category
 from synthstream.schema.coordinates import Coordinate
 from synthstream.schema.schema import cells
 from synthstream.synthesizers.assembly import synthesizer_of
-from synthstream.synthesizers.contract import RowErrors
+from synthstream.synthesizers.contract import Expected, RowErrors
 from synthstream.workload import FloatArray, IntArray, Workload
 
 _WORST, _LISTED, _SIDE, _DISTANCES = 25, 12, 32, 20
@@ -284,9 +284,8 @@ def _forecasts(found: History, ticks: Sequence[Tick], progress: Steps) -> list[S
         return []
     rate = newest.rows / (newest.tick + 1)
     places = [min(max(round(tick.rows / rate), 1), newest.tick + 1) if tick.rows > 0 else None for tick in ticks]
-    pieces = synthesizer_of(found.config).simulations(
-        found.config.schema, ticks=sorted({p for p in places if p}), events_per_tick=rate, careful=True
-    )
+    expected = Expected(found.config.schema, sorted({p for p in places if p}), rate)
+    pieces = synthesizer_of(found.config).simulations(expected)
     errors: dict[int, RowErrors] = {}
     for i in progress(list(range(len(pieces))), "forecasting distances"):
         errors |= pieces[i]()

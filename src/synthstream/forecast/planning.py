@@ -28,7 +28,7 @@ from synthstream.release.display import framed
 from synthstream.schema.clock import Clock
 from synthstream.synthesizers.assembly import claim_of, synthesizer_of
 from synthstream.synthesizers.bounds import BETA
-from synthstream.synthesizers.contract import RowErrors, Synthesizer
+from synthstream.synthesizers.contract import Expected, RowErrors, Synthesizer
 from synthstream.synthesizers.simulation.tables import box_variance
 from synthstream.synthesizers.succession import promise_of
 
@@ -277,7 +277,7 @@ def plan(
         cells=made.cells,
         state_bytes=made.state_bytes(clock.horizon),
         tick_bytes=100 if made.tables is None else 3 * made.cells,  # measured: 2 to 3 bytes for each compressed count
-        release_seconds=made.seconds(config.schema, ticks=max(moments), events_per_tick=per_tick) if rows else None,
+        release_seconds=made.seconds(Expected(config.schema, [*moments], per_tick)) if rows else None,
         expected=rate,
         assumed=rate is _ASSUMED,
         forecasts=forecasts,
@@ -367,7 +367,7 @@ def _simulated(
     ticks = [f.ticks for f in exact[0]]
     work: list[tuple[int, Callable[[], dict[int, RowErrors]]]] = []
     for k, made in enumerate(budgets):
-        pieces = made.simulations(configs[0].schema, ticks=ticks, events_per_tick=per_tick, careful=k == 0)
+        pieces = made.simulations(Expected(configs[0].schema, ticks, per_tick, careful=k == 0))
         work += [(k, piece) for piece in pieces]
     found: list[dict[int, RowErrors]] = [{} for _ in budgets]
     for k, piece in track(work):

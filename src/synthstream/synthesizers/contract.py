@@ -174,6 +174,21 @@ class RowErrors:
         return {**asdict(self), "table_error": {str(k): value for k, value in self.table_error.items()}}
 
 
+class Expected(NamedTuple):
+    """What a forecast is simulated for. Public.
+
+    Args:
+        ticks: numbers of ticks, increasing.
+        events_per_tick: a guess.
+        careful: whether to average over several draws.
+    """
+
+    schema: Schema
+    ticks: Sequence[int]
+    events_per_tick: float
+    careful: bool = True
+
+
 # Errors by number of ticks.
 Piece = Callable[[], dict[int, RowErrors]]
 
@@ -351,17 +366,10 @@ class Synthesizer(ABC, Generic[R, M]):
         """What cannot be forecast of published rows, and why; empty if all can be."""
         return ""
 
-    def simulations(
-        self, schema: Schema, *, ticks: Sequence[int], events_per_tick: float, careful: bool
-    ) -> list[Piece]:
-        """Simulations of the stream, each of which answers for some of the ticks; none where it cannot be simulated.
-
-        Args:
-            ticks: numbers of ticks, increasing.
-            careful: whether to average over several draws.
-        """
+    def simulations(self, expected: Expected) -> list[Piece]:
+        """Simulations of the stream, each of which answers for some of the ticks; none where it cannot be simulated."""
         return []
 
-    def seconds(self, schema: Schema, *, ticks: int, events_per_tick: float) -> float | None:
-        """Seconds to compute the release after ``ticks`` ticks on this machine; ``None`` if that is not simulated."""
+    def seconds(self, expected: Expected) -> float | None:
+        """Seconds to compute the release after the last of the ticks, here; ``None`` if that is not simulated."""
         return None

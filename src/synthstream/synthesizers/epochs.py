@@ -20,10 +20,9 @@ from synthstream.kernel.epochs import Epochs
 from synthstream.kernel.gate import Gate
 from synthstream.measured import Measured, pack_tables, unpack_tables
 from synthstream.release.series import small
-from synthstream.schema.schema import Schema
 from synthstream.strategies.variances import shared
 from synthstream.synthesizers import audit_targets, bounds, windowing
-from synthstream.synthesizers.contract import Asked, AuditTargets, History, Models, Piece, Windowed
+from synthstream.synthesizers.contract import Asked, AuditTargets, Expected, History, Models, Piece, Windowed
 from synthstream.synthesizers.simulation import tables
 from synthstream.synthesizers.tables import CLOSER, OfTables
 from synthstream.workload import CodeArray, FloatArray, IntArray, Workload
@@ -219,13 +218,11 @@ class InEpochs(OfTables):
         """See :class:`Synthesizer`: whole epochs of one segment."""
         return windowing.of_epochs(self.mechanism, asked, self.how)
 
-    def simulations(
-        self, schema: Schema, *, ticks: Sequence[int], events_per_tick: float, careful: bool
-    ) -> list[Piece]:
-        return tables.pieces_in_epochs(self, schema, ticks, events_per_tick, careful=careful)
+    def simulations(self, expected: Expected) -> list[Piece]:
+        return tables.pieces_in_epochs(self, expected)
 
-    def seconds(self, schema: Schema, *, ticks: int, events_per_tick: float) -> float:
-        return tables.seconds_per_release(self.mechanism, schema, ticks, events_per_tick)
+    def seconds(self, expected: Expected) -> float:
+        return tables.seconds_per_release(self.mechanism, expected)
 
 
 def _of_sums(workload: Workload, precision: FloatArray) -> FloatArray:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar, cast
 
@@ -20,11 +19,19 @@ from synthstream.kernel.turnstile import Turnstile
 from synthstream.measured import NodeCounts, TreeMeasured, TurnstileMeasured
 from synthstream.partition import Partition
 from synthstream.release.points import PointRelease
-from synthstream.schema.schema import Schema
 from synthstream.strategies.levels import ANYWHERE, Shape
 from synthstream.synthesizers import audit_targets
 from synthstream.synthesizers.clouds import cloud, cloud_between, upper_cloud
-from synthstream.synthesizers.contract import Asked, AuditTargets, History, Models, Piece, Synthesizer, Windowed
+from synthstream.synthesizers.contract import (
+    Asked,
+    AuditTargets,
+    Expected,
+    History,
+    Models,
+    Piece,
+    Synthesizer,
+    Windowed,
+)
 from synthstream.synthesizers.simulation import points as simulated
 from synthstream.workload import CodeArray, IntArray
 
@@ -73,15 +80,11 @@ class OfPoints(Synthesizer[E, Cloud]):
             return ""
         return "The error of points in so many columns is not forecast: no grid over them is fine enough to compare on."
 
-    @override
-    def simulations(
-        self, schema: Schema, *, ticks: Sequence[int], events_per_tick: float, careful: bool
-    ) -> list[Piece]:
-        return [] if self.unforeseen else simulated.pieces(self, ticks, events_per_tick, careful=careful)
+    def simulations(self, expected: Expected) -> list[Piece]:
+        return [] if self.unforeseen else simulated.pieces(self, expected)
 
-    @override
-    def seconds(self, schema: Schema, *, ticks: int, events_per_tick: float) -> float | None:
-        return None if self.unforeseen else simulated.seconds_per_release(self, ticks, events_per_tick)
+    def seconds(self, expected: Expected) -> float | None:
+        return None if self.unforeseen else simulated.seconds_per_release(self, expected)
 
     def model(self, arrays: Models) -> Cloud:
         return Cloud.from_arrays(self.partition, arrays)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, cast
 
@@ -18,12 +18,12 @@ from synthstream.kernel.tables import Marginals, Refreshed
 from synthstream.measured import Measured, Reading, pack_tables, unpack_tables
 from synthstream.release.models import RowModel
 from synthstream.release.tables import TableRelease
-from synthstream.schema.schema import Schema
 from synthstream.strategies.times import Refreshes
 from synthstream.synthesizers import audit_targets, bounds, windowing
 from synthstream.synthesizers.contract import (
     Asked,
     AuditTargets,
+    Expected,
     History,
     Models,
     Piece,
@@ -99,13 +99,11 @@ class Running(OfTables):
     def expected_variance(self, tick: int, events_per_tick: float | None = None) -> FloatArray:
         return self.mechanism.variance(tick)
 
-    def simulations(
-        self, schema: Schema, *, ticks: Sequence[int], events_per_tick: float, careful: bool
-    ) -> list[Piece]:
-        return tables.pieces_at(self.simulated, self.mechanism, schema, ticks, events_per_tick, careful=careful)
+    def simulations(self, expected: Expected) -> list[Piece]:
+        return tables.pieces_at(self.simulated, self.mechanism, expected)
 
-    def seconds(self, schema: Schema, *, ticks: int, events_per_tick: float) -> float:
-        return tables.seconds_per_release(self.mechanism, schema, ticks, events_per_tick)
+    def seconds(self, expected: Expected) -> float:
+        return tables.seconds_per_release(self.mechanism, expected)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -19,7 +19,7 @@ from synthstream.kernel.turnstile import Turnstile
 from synthstream.measured import NodeCounts, TreeMeasured, TurnstileMeasured
 from synthstream.partition import Partition
 from synthstream.privacy import Budget
-from synthstream.synthesizers.contract import Piece, RowErrors
+from synthstream.synthesizers.contract import Expected, Piece, RowErrors
 from synthstream.synthesizers.simulation.seeded import SeededGate
 from synthstream.synthesizers.simulation.shapes import Clusters
 from synthstream.synthesizers.simulation.tables import groups_of, runs_of
@@ -41,11 +41,11 @@ _BOXES = 200
 _MANY_CELLS = 3.0
 
 
-def pieces(made: Any, ticks: Sequence[int], events_per_tick: float, *, careful: bool) -> list[Piece]:
+def pieces(made: Any, expected: Expected) -> list[Piece]:
     """Of points: a piece for each group of ticks."""
     # The error of a box depends on where clusters lie: as a mean of fewer runs it rose with epsilon at times.
-    runs = 2 * runs_of(careful)
-    return [partial(_mean_of_runs, made, some, events_per_tick, runs) for some in groups_of(ticks, events_per_tick)]
+    runs, rate = 2 * runs_of(expected.careful), expected.events_per_tick
+    return [partial(_mean_of_runs, made, some, rate, runs) for some in groups_of(expected.ticks, rate)]
 
 
 def _mean_of_runs(made: Any, ticks: Sequence[int], events_per_tick: float, runs: int) -> dict[int, RowErrors]:
@@ -69,9 +69,9 @@ def _mean_of_runs(made: Any, ticks: Sequence[int], events_per_tick: float, runs:
     }
 
 
-def seconds_per_release(made: Any, ticks: int, events_per_tick: float) -> float:
-    """Seconds of one release of points on this machine."""
-    run = Run(made, ticks=[ticks], events_per_tick=events_per_tick)
+def seconds_per_release(made: Any, expected: Expected) -> float:
+    """Seconds of the release after the last of the ticks, of points, on this machine."""
+    run = Run(made, ticks=expected.ticks[-1:], events_per_tick=expected.events_per_tick)
     run.errors()
     return run.seconds
 

@@ -20,7 +20,7 @@ from synthstream.kernel.tables import Marginals, Refreshed
 from synthstream.measured import Measured
 from synthstream.privacy import Budget
 from synthstream.schema.schema import Schema
-from synthstream.synthesizers.contract import Models, Piece, RowErrors
+from synthstream.synthesizers.contract import Expected, Models, Piece, RowErrors
 from synthstream.synthesizers.simulation.seeded import SeededGate
 from synthstream.synthesizers.simulation.shapes import LatentClasses
 from synthstream.workload import CodeArray, FloatArray, Workload
@@ -62,35 +62,26 @@ def groups_of(ticks: Sequence[int], events_per_tick: float) -> list[list[int]]:
     return groups
 
 
-def pieces_at(
-    errors: Callable[..., RowErrors],
-    mechanism: Marginals | Refreshed,
-    schema: Schema,
-    ticks: Sequence[int],
-    events_per_tick: float,
-    *,
-    careful: bool,
-) -> list[Piece]:
+def pieces_at(errors: Callable[..., RowErrors], mechanism: Marginals | Refreshed, expected: Expected) -> list[Piece]:
     """Of tables that are measured at known times: a piece for each tick, by one of the functions below."""
 
     def after(t: int) -> dict[int, RowErrors]:
-        shape, draws = _shape(schema), runs_of(careful)
-        return {t: errors(mechanism, shape, tick=t - 1, events=t * events_per_tick, draws=draws)}
+        shape, draws = _shape(expected.schema), runs_of(expected.careful)
+        return {t: errors(mechanism, shape, tick=t - 1, events=t * expected.events_per_tick, draws=draws)}
 
-    return [partial(after, t) for t in ticks]
+    return [partial(after, t) for t in expected.ticks]
 
 
-def pieces_in_epochs(
-    made: Any, schema: Schema, ticks: Sequence[int], events_per_tick: float, *, careful: bool
-) -> list[Piece]:
+def pieces_in_epochs(made: Any, expected: Expected) -> list[Piece]:
     """Of tables that are measured once an epoch: a piece for each group of ticks, by :func:`in_epochs`."""
+    rate = expected.events_per_tick
 
     def after(some: Sequence[int]) -> dict[int, RowErrors]:
-        shape, seeds = _shape(schema), range(_draws(made.mechanism.workload, 0, runs_of(careful)))
-        each = [in_epochs(made, shape, ticks=some, events_per_tick=events_per_tick, seed=s) for s in seeds]
+        shape, seeds = _shape(expected.schema), range(_draws(made.mechanism.workload, 0, runs_of(expected.careful)))
+        each = [in_epochs(made, shape, ticks=some, events_per_tick=rate, seed=s) for s in seeds]
         return {t: mean_of([one[t] for one in each]) for t in some}
 
-    return [partial(after, some) for some in groups_of(ticks, events_per_tick)]
+    return [partial(after, some) for some in groups_of(expected.ticks, rate)]
 
 
 def _shape(schema: Schema) -> LatentClasses:
@@ -343,10 +334,9 @@ def _stepped(mechanism: Epochs, ticks: int) -> list[int]:
     return ends
 
 
-def seconds_per_release(
-    mechanism: Marginals | Refreshed | Epochs, schema: Schema, ticks: int, events_per_tick: float
-) -> float:
-    """Seconds of one release on this machine: counting a batch, noise, and nudging rows of the release before.
+def seconds_per_release(mechanism: Marginals | Refreshed | Epochs, expected: Expected) -> float:
+    """Seconds of the release after the last of the ticks, on this machine: counting a batch, noise, and nudging rows of
+    the release before.
 
     Measured on simulated rows. A fit takes time for its tables, and in proportion to its rows.
     """
@@ -361,13 +351,14 @@ def seconds_per_release(
         measured = Measured(tick=0, workload=workload, values=values, variance=variance)
         return seconds(lambda: fit(measured, start=start, seed=0))
 
-    workload, events, rng = mechanism.workload, ticks * events_per_tick, np.random.default_rng(0)
+    workload, rate, rng = mechanism.workload, expected.events_per_tick, np.random.default_rng(0)
+    events = expected.ticks[-1] * rate
     number = max(round(min(events, MOST_ROWS)), 1)
-    codes, state = _shape(schema).rows(number, rng), mechanism.init()
+    codes, state = _shape(expected.schema).rows(number, rng), mechanism.init()
     counts, variance = workload.count(codes), np.maximum(mechanism.variance(0), 1e-6)
     few = max(number // 20, 1)
     _, fitted, fixed = of_fit(few), of_fit(number), of_fit(few)  # the first one compiles what there is to compile
-    counted = seconds(lambda: workload.count(codes[: max(round(min(events_per_tick, number)), 1)]))
+    counted = seconds(lambda: workload.count(codes[: max(round(min(rate, number)), 1)]))
     if isinstance(mechanism, Epochs):
         counts = np.append(counts, number) if mechanism.counts_rows else counts
         noise = seconds(lambda: mechanism.step(state, counts, SeededGate(0), Ahead(workload=workload)))
@@ -375,7 +366,7 @@ def seconds_per_release(
         noise = seconds(lambda: mechanism.step(state, counts, SeededGate(0)))
     # A fit makes at most four million proposals, four for each row (fit/population.py).
     by_rows = max(fitted - fixed, 0.0) * max(1.0, min(events, 1e6) / number)
-    return noise + counted * max(1.0, events_per_tick / number) + fixed + by_rows
+    return noise + counted * max(1.0, rate / number) + fixed + by_rows
 
 
 def _most_rows(workload: Workload) -> int:
