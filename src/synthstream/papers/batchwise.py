@@ -47,7 +47,7 @@ class Batchwise(InRounds):
     theorem: ClassVar[str] = "batchwise"
 
     @property
-    def _counters(self) -> tuple[Counter, ...]:
+    def counters(self) -> tuple[Counter, ...]:
         return (self.counter,)
 
     @cached_property

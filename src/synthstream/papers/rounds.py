@@ -71,14 +71,14 @@ class InRounds(TableMechanism, ABC):
             most = len(self.candidates)
             raise ValueError(f"picks = {self.picks} must be between 1 and {most}: there are so many {what} to select")
         widest = max(self.total_multiplier, self.multiplier)
-        fits = widest < LARGEST_SCALE and all(counter.draws(widest) for counter in self._counters)
+        fits = widest < LARGEST_SCALE and all(counter.draws(widest) for counter in self.counters)
         self.refuse_unless(fits, f"{self.picks} picks", ". Pick fewer, or allow more.")
 
     # -- public facts -------------------------------------------------------------------------------------------
 
     @property
     @abstractmethod
-    def _counters(self) -> tuple[Counter, ...]:
+    def counters(self) -> tuple[Counter, ...]:
         """Counters that are used, that of the total first."""
 
     @cached_property
@@ -123,7 +123,7 @@ class InRounds(TableMechanism, ABC):
         choice = Fraction(self.choice_epsilon)
         each = self.cost_of([self.multiplier]) + (choice if self.budget.pure else choice * choice / 2)
         cost = self.cost_of([self.total_multiplier]) + self.picks * each
-        theorems = ["choose", *(c.theorem for c in self._counters)]
+        theorems = ["choose", *(c.theorem for c in self.counters)]
         return self.claimed(cost, theorems, public="schema, workload, clock, number of picks and budget split")
 
     def fingerprint(self) -> str:
@@ -136,7 +136,7 @@ class InRounds(TableMechanism, ABC):
             self.picks,
             self.queries,
             self.score,
-            [counter.facts() for counter in self._counters],
+            [counter.facts() for counter in self.counters],
             self.workload.marginals,
         ]
         return fingerprint_of(facts)

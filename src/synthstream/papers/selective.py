@@ -56,7 +56,7 @@ class Selective(InRounds):
     kind: str = "auto"
 
     @property
-    def _counters(self) -> tuple[Counter, ...]:
+    def counters(self) -> tuple[Counter, ...]:
         return self.total_counter, self.counter
 
     @cached_property

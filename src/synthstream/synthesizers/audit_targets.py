@@ -118,9 +118,9 @@ def of_epochs(mechanism: Epochs) -> AuditTargets:
     return AuditTargets([], [total, *rows, tables], caveat)
 
 
-def of_rounds(mechanism: Selective | Batchwise, total: Counter) -> AuditTargets:
-    """Of the methods of paper 2; ``total`` counts the rows."""
-    own = _one_cell("the number of events", total, mechanism.total_multiplier)
+def of_rounds(mechanism: Selective | Batchwise) -> AuditTargets:
+    """Of the methods of paper 2."""
+    own = _one_cell("the number of events", mechanism.counters[0], mechanism.total_multiplier)
     single = _one_cell("one cell of a table", mechanism.counter, mechanism.multiplier)
 
     def measured(counts: IntArray, gate: Gate) -> Measured:

@@ -81,6 +81,9 @@ class _OfSelected(OfTables):
         rounds = self._rounds(models)
         return *self.mechanism.step(state, counts.dense(self.cells), gate, rounds), rounds.result().arrays()
 
+    def audit_targets(self) -> AuditTargets:
+        return audit_targets.of_rounds(self.mechanism)
+
     def replay(self, measured: Measured, models: Models) -> Models:
         rounds = self._rounds(models)
         self.mechanism.replay(measured, rounds)
@@ -117,9 +120,6 @@ class FromSelection(_OfSelected):
         always = self.mechanism.counter.variance(tick, multiplier=self.mechanism.multiplier)
         return np.where(self.mechanism.selectable, always, self.mechanism.variance(tick))
 
-    def audit_targets(self) -> AuditTargets:
-        return audit_targets.of_rounds(self.mechanism, self.mechanism.total_counter)
-
     @override
     def fit(
         self, tick: int, history: History[Measured], last: Population | None, models: Models, *, seed: int
@@ -148,9 +148,6 @@ class FromBatches(_OfSelected):
         total = np.array([not marginal for marginal in self.mechanism.workload.marginals])
         each = self.mechanism.variance(tick) * (tick + 1)
         return np.where(self.mechanism.selectable | total, each, np.nan)
-
-    def audit_targets(self) -> AuditTargets:
-        return audit_targets.of_rounds(self.mechanism, self.mechanism.counter)
 
     @override
     def window(self, asked: Asked) -> Windowed:
