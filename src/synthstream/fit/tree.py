@@ -186,14 +186,10 @@ def _merged(spans: Sequence[Span], epochs: int) -> Sequence[Span]:
 
 def _read(level: int, spans: Sequence[Span], region: Region | None) -> IntArray:
     """Nodes of which any epoch read something that is not known anyhow, increasing."""
-    if region is not None:
-        found = np.zeros(2**level, dtype=np.bool_)
-        for span in spans:
-            found[span.readings[level].read()[0] if level in span.readings else []] = True
-        found &= region.live(level)
-        found[region.emptied(level)] = False
-        return np.flatnonzero(found)
     read = [span.readings[level].read()[0] for span in spans if level in span.readings]
+    if region is not None:
+        found = _any(level, read)
+        return np.setdiff1d(found[region.live(level)[found]], region.emptied(level), assume_unique=True)
     whole = next((own for own in read if own.size == 2**level), None)
     return _any(level, read) if whole is None else whole
 
