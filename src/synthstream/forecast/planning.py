@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from html import escape
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -38,9 +38,8 @@ NEIGHBOURS = (0.5, 2.0)
 _ASSUMED = Rate(number=100, per="tick")
 _OF = {0: "total", 1: "one column"}
 
-T = TypeVar("T")
 # Hands out pieces of work one by one, and may show how far it is.
-Track = Callable[[Sequence[T]], Iterable[T]]
+Track = Callable[[Sequence[Any]], Iterable[Any]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -224,7 +223,7 @@ def plan(
     expect: str | Rate | None = None,
     at_ticks: Sequence[int] | None = None,
     rows: bool | None = None,
-    track: Track[Any] = iter,
+    track: Track = iter,
 ) -> Plan:
     """Forecast a configuration, or that of a ``stream.toml``. Reads no data, spends nothing, and repeats itself.
 
@@ -296,7 +295,7 @@ def _notes(config: StreamConfig, at_ticks: Sequence[int] | None, last: Forecast,
 
 
 def _of_budgets(
-    config: StreamConfig, moments: Mapping[int, str], per_tick: float, track: Track[Any] | None
+    config: StreamConfig, moments: Mapping[int, str], per_tick: float, track: Track | None
 ) -> list[Budgeted]:
     """Forecasts at the configured budget, the first, and at others; without ``track`` of measured counts alone."""
     others = [c for c in (_with_part(config, part) for part in NEIGHBOURS) if c is not None]
@@ -361,7 +360,7 @@ def _simulated(
     budgets: Sequence[Synthesizer],
     exact: Sequence[Sequence[Forecast]],
     per_tick: float,
-    track: Track[Any],
+    track: Track,
 ) -> list[list[Forecast]]:
     """The forecasts with errors of the rows, for each budget; the first is the configured one, and gets more draws."""
     ticks = [f.ticks for f in exact[0]]
