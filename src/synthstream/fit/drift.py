@@ -160,12 +160,8 @@ def parts_of(history: Sequence[Measured], sizes: Sequence[int], covariance: Floa
 
 
 def _join(values: FloatArray, variance: FloatArray, margin: FloatArray, noise: float) -> None:
-    """Let what some parts are known to sum to tell of them, in place; that they then depend on each other is left out.
-
-    Args:
-        values, variance: of the parts, shape ``(parts, codes)``.
-        margin: noisy counts over all of these parts, shape ``(codes,)``.
-        noise: variance of these.
+    """Let the counts that some parts are known to sum to, with a variance ``noise``, tell of them, in place; that they
+    then depend on each other is left out.
     """
     if not np.isfinite(variance).all():
         values[:], variance[:] = margin / len(values), noise * len(values)

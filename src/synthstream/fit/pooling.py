@@ -110,10 +110,7 @@ def association(looks: Looks, alone: FloatArray, shape: Sequence[int]) -> Associ
 
 def _moving(looks: Looks, before: FloatArray) -> tuple[FloatArray, FloatArray] | None:
     """Association in each epoch, shape ``(epochs, cells)``, and the variance of the running counts, shape ``(cells,)``;
-    ``None`` if one that stays explains what was measured.
-
-    Args:
-        before: prior variance of one that stays, shape ``(cells,)``.
+    ``None`` if one that stays, of prior variance ``before``, explains what was measured.
     """
     size = np.where(np.abs(looks.alone) < _SMALLEST, _SMALLEST, looks.alone)
     beyond = looks.values - looks.alone[: len(looks.values)]

@@ -221,12 +221,7 @@ def _recounted(counts: IntArray, before: CodeArray, after: CodeArray, workload: 
 
 
 def _elsewhere(counts: IntArray, margins: Sequence[FloatArray], workload: Workload) -> float:
-    """Share of the rows that have another code than they should: of the column of few codes of which that says most.
-
-    Args:
-        counts: of the rows, over all cells of the workload.
-        margins: for each column the number of rows per code that there should be.
-    """
+    """Share of the rows that have another code than margins say: of the column of few codes of which that says most."""
     found = 0.0
     for column, margin in enumerate(margins):
         if margin.size <= _FEW_CODES and (column,) in workload.place:
@@ -258,12 +253,7 @@ def _effort(
     fresh: bool | None,
     memory: float,
 ) -> Effort:
-    """How far a release may go; see docs/decisions/0020-column-moves.md.
-
-    Args:
-        counts: of the rows as they are, over all cells of the workload.
-        before: how many of them the release before had.
-    """
+    """How far a release may go: see docs/decisions/0020-column-moves.md. ``before``: rows of the release before."""
     if first:
         return Effort(gain=0.6, lean=0.02, still=0.1, blocks=64)
     if fresh is not None:

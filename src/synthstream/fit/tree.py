@@ -233,11 +233,8 @@ def _set_aside(
     dimension: int,
     aside: list[_Aside],
 ) -> FloatArray:
-    """The masses of a level's nodes that are kept, of those of all halves of the level above.
-
-    Args:
-        ratios: of the levels above, as many as there are coordinates, if there are.
-        aside: what the others are added to.
+    """The masses of a level's nodes that are kept, of those of all halves of the level above; others go to ``aside``,
+    with the ratios of the levels above, as many as there are coordinates.
     """
     both = halves(kept[level - 1])
     if kept[level].size == both.size:
@@ -332,10 +329,7 @@ def _unevenness(mass: FloatArray, known: _Known, lean: FloatArray | None, above:
 
 
 def _plain(mass: FloatArray, known: _Known, bounded: bool, lean: FloatArray | None, above: float) -> _Halved:
-    """Differences as they were read, in parts of the nodes' masses; other nodes are cut in halves.
-
-    ``above``: the variance of the ratios of these in the level above.
-    """
+    """Differences as they were read, in parts of the nodes' masses; other nodes are cut in halves."""
     uneven = _unevenness(mass, known, lean, above)
     # What may count more events of before than there are tells nothing.
     unknown = np.isinf(known.variance) | (known.share < 0)[:, None]
@@ -350,12 +344,7 @@ def _plain(mass: FloatArray, known: _Known, bounded: bool, lean: FloatArray | No
 
 
 def _ratios(mass: FloatArray, known: _Known, ancestors: FloatArray, caution: float, lean: FloatArray | None) -> _Halved:
-    """All readings of a level weighed against noise and each other.
-
-    Args:
-        mass, ancestors: masses of the nodes that were read, and ratios of their ancestors, shape ``(epochs, read)``.
-        lean: the ratios of nodes that are even in a region, shape ``(read,)``, if there is one.
-    """
+    """All readings of a level weighed against noise and each other. ``lean``: ratios of nodes even in a region."""
     variance = np.maximum(known.variance, 1e-9)
     counted = mass * np.clip(known.share, 0.0, 1.0)[:, None]
     y, noise = observed(known.differences, variance, counted)

@@ -226,10 +226,8 @@ class InEpochs(OfTables):
 
 
 def _of_sums(workload: Workload, precision: FloatArray) -> FloatArray:
-    """Precision with which the sums of larger tables tell a cell of each table of one column, shape ``(marginals,)``.
-
-    Args:
-        precision: of a cell of each larger table; of others 0.
+    """Precision with which sums of larger tables, whose cells have a ``precision``, tell a cell of each table of one
+    column, shape ``(marginals,)``.
     """
     found = np.zeros(len(workload.marginals))
     for q in np.flatnonzero(precision):
