@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -188,17 +189,14 @@ class _View:
 
     @classmethod
     def of(cls, sizes: Sequence[int], columns: Sequence[int]) -> _View:
-        shape: list[int] = []
-        summed: list[int] = []
-        before = 0
-        for column in [*columns, len(sizes)]:
-            between = math.prod(sizes[before:column])
-            if between > 1:
+        shape, summed = list[int](), list[int]()
+        for held, run in groupby(range(len(sizes)), key=set(columns).__contains__):
+            lengths = [sizes[column] for column in run]
+            if held:
+                shape += lengths
+            elif math.prod(lengths) > 1:
                 summed.append(len(shape))
-                shape.append(between)
-            if column < len(sizes):
-                shape.append(sizes[column])
-            before = column + 1
+                shape.append(math.prod(lengths))
         kept = tuple(1 if axis in summed else size for axis, size in enumerate(shape))
         return cls(tuple(shape), tuple(summed), kept)
 
