@@ -108,11 +108,9 @@ class Rounds:
         # What was drawn stays drawn, whether a fit succeeds or not.
         with suppress(ArithmeticError, MemoryError, ValueError, np.linalg.LinAlgError):
             model = self._fitted()
-            answers = model.answers(self._workload)
-            if np.all(np.isfinite(answers)):
-                self._model = model
-            else:
-                answers = None
+            found = model.answers(self._workload)
+            if np.all(np.isfinite(found)):
+                self._model, answers = model, found
         self._models.append(self._model)
         return self._model.answers(self._workload) if answers is None else answers
 
