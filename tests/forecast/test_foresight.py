@@ -123,7 +123,7 @@ def always(epsilon: float = 1.0) -> Marginals:
 
 def test_what_is_simulated_in_proportion_agrees_with_what_is_simulated_in_full(monkeypatch: pytest.MonkeyPatch) -> None:
     full = tables.at_every_tick(always(), shape(), tick=99, events=16_000)
-    monkeypatch.setattr(tables, "MOST_ROWS", 4_000)
+    monkeypatch.setattr(tables, "_MOST_ROWS", 4_000)
     part = tables.at_every_tick(always(), shape(), tick=99, events=16_000)
     assert part != full
     for k in (1, 2):

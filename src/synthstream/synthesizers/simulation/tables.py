@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from synthstream.config.synthesis import MOST_ROWS
 from synthstream.fit.ahead import Ahead
 from synthstream.fit.aims import Earlier
 from synthstream.fit.population import Population, fit
@@ -26,7 +27,7 @@ from synthstream.synthesizers.simulation.shapes import LatentClasses
 from synthstream.workload import CodeArray, FloatArray, Workload
 
 # More rows than this are simulated in proportion: fewer rows, with less noise by the same factor.
-MOST_ROWS = 60_000
+_MOST_ROWS = 60_000
 # A release is drawn up to _MOST_DRAWS times, for about _ROWS_IN_ALL rows in all; errors are averaged over the draws. To
 # fit so many cells takes as long as to fit a row; where there are many, errors are means over many tables, too.
 _ROWS_IN_ALL, _MOST_DRAWS, _CELLS_OF_A_ROW = 15_000, 3, 20
@@ -55,7 +56,7 @@ def groups_of(ticks: Sequence[int], events_per_tick: float) -> list[list[int]]:
     groups: list[list[int]] = [[]]
     for t in ticks:
         first = groups[-1][0] if groups[-1] else t
-        in_full = t * events_per_tick <= MOST_ROWS
+        in_full = t * events_per_tick <= _MOST_ROWS
         if groups[-1] and not in_full and t > _TOGETHER * first and t * events_per_tick > _TOGETHER * 100:
             groups.append([])
         groups[-1].append(t)
@@ -353,7 +354,7 @@ def seconds_per_release(mechanism: Marginals | Refreshed | Epochs, expected: Exp
 
     workload, rate, rng = mechanism.workload, expected.events_per_tick, np.random.default_rng(0)
     events = expected.ticks[-1] * rate
-    number = max(round(min(events, MOST_ROWS)), 1)
+    number = max(round(min(events, _MOST_ROWS)), 1)
     codes, state = _shape(expected.schema).rows(number, rng), mechanism.init()
     counts, variance = workload.count(codes), np.maximum(mechanism.variance(0), 1e-6)
     few = max(number // 20, 1)
@@ -364,15 +365,15 @@ def seconds_per_release(mechanism: Marginals | Refreshed | Epochs, expected: Exp
         noise = seconds(lambda: mechanism.step(state, counts, SeededGate(0), Ahead(workload=workload)))
     else:
         noise = seconds(lambda: mechanism.step(state, counts, SeededGate(0)))
-    # A fit makes at most four million proposals, four for each row (fit/population.py).
-    by_rows = max(fitted - fixed, 0.0) * max(1.0, min(events, 1e6) / number)
+    # Beyond that many rows, each of those that are fitted stands for several events.
+    by_rows = max(fitted - fixed, 0.0) * max(1.0, min(events, MOST_ROWS) / number)
     return noise + counted * max(1.0, rate / number) + fixed + by_rows
 
 
 def _most_rows(workload: Workload) -> int:
     """Rows to simulate: fewer where many tables hold a column, as a fit takes longer."""
     held = sum(len(m) for m in workload.marginals) / len(workload.sizes)
-    return int(np.clip(MOST_ROWS * 20 / max(held, 1.0), 1000, MOST_ROWS))
+    return int(np.clip(_MOST_ROWS * 20 / max(held, 1.0), 1000, _MOST_ROWS))
 
 
 def mean_of(found: Sequence[RowErrors]) -> RowErrors:
