@@ -199,7 +199,8 @@ class CsvFiles(Dated, Files, Dialect):
     @property
     @override
     def dialect(self) -> Dialect:
-        return self
+        # A copy, for it is compared: how cells are written, not which files hold them.
+        return Dialect.model_construct(**{name: getattr(self, name) for name in Dialect.model_fields})
 
 
 class JsonFiles(Dated, Files):
