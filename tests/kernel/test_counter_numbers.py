@@ -18,7 +18,6 @@ from synthstream.kernel.counters.dense import Dense
 from synthstream.kernel.counters.toeplitz import ToeplitzCounter
 from synthstream.kernel.leaky import advance
 from synthstream.kernel.sampling import LARGEST_SCALE
-from synthstream.kinds import COUNTERS as COUNTER_NAMES
 from synthstream.papers.counters import Binary, Block, Hybrid
 from synthstream.papers.counters.nodes import NodeCounter, Span
 from synthstream.strategies import matrices
@@ -141,7 +140,7 @@ def test_a_counter_is_loaded_when_it_is_first_asked_for(monkeypatch: pytest.Monk
         loaded.append(kind)
         monkeypatch.setitem(counters._SERVED, kind, served)
 
-    monkeypatch.setattr(COUNTER_NAMES, "load", load)
+    monkeypatch.setattr(counters, "load_counter", load)
     assert isinstance(counter("binary", horizon=4, noise="laplace"), Binary)
     assert isinstance(counter("binary", horizon=5, noise="laplace"), Binary)
     assert loaded == ["binary"]
