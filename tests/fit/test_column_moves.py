@@ -48,7 +48,7 @@ def error(model: Population, codes: CodeArray) -> float:
 
 
 def aimed(rows: int, margins: tuple[FloatArray, ...], cells: FloatArray, errors: FloatArray) -> Targets:
-    return Targets(rows, margins, cells, errors, (), float(rows), np.zeros(len(margins)))
+    return Targets(rows, margins, cells, errors, (), float(rows), np.zeros(len(margins)), np.ones(len(errors)))
 
 
 def searched(workload: Workload, cells: FloatArray, codes: CodeArray, effort: Effort = SEARCH) -> FloatArray:
@@ -190,7 +190,7 @@ def test_the_same_rows_again_and_few_of_them_change_without_news() -> None:
     assert np.array_equal(first.codes, fit(m, seed=4).codes)
     assert not np.array_equal(first.codes, fit(m, seed=5).codes)
     again = fit(m, start=first, seed=5, memory=0.0, fresh=False)
-    assert np.any(again.codes != first.codes, axis=1).mean() < 0.01
+    assert np.any(again.codes != first.codes, axis=1).mean() < 0.015
 
 
 @pytest.mark.parametrize("size", [1, 8, 9, 300])

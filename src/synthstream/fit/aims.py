@@ -34,6 +34,7 @@ from synthstream.fit.joints import (
 from synthstream.fit.nested import grids_of, nests_of, of_nest
 from synthstream.fit.ordered import evened
 from synthstream.fit.rare import possible_margins
+from synthstream.fit.strengths import doubted
 from synthstream.fit.targets import (
     LEFT,
     MEMORY,
@@ -66,6 +67,7 @@ class Targets(NamedTuple):
         joints: expected counts of the allowed combinations of each group of columns.
         events: number of rows, before it is rounded.
         alone: of each column, how little is known of what goes with it, from 0 to 1, shape ``(columns,)``.
+        doubts: how far each marginal may be off, as a share of the variance of its noise, shape ``(marginals,)``.
     """
 
     rows: int
@@ -75,6 +77,7 @@ class Targets(NamedTuple):
     joints: tuple[Joint, ...]
     events: float
     alone: FloatArray
+    doubts: FloatArray
 
 
 class Earlier(NamedTuple):
@@ -118,7 +121,7 @@ class _Known(NamedTuple):
         margins: the same counts, as rows can have them.
         news: by position of a table, its association and the variance of that.
         joints: counts of the combinations of each group of constrained columns.
-        alone: see :class:`Targets`.
+        alone, doubts: see :class:`Targets`.
     """
 
     total: float
@@ -129,6 +132,7 @@ class _Known(NamedTuple):
     news: dict[int, tuple[FloatArray, FloatArray]]
     joints: list[Joint]
     alone: FloatArray
+    doubts: FloatArray
 
 
 class _How(NamedTuple):
@@ -198,7 +202,7 @@ def aims(
         cells[part] = table.reshape(-1)
     for joint in known.joints:
         use_tables(joint, workload, cells, rows)
-    return Targets(rows, tuple(shares), cells, errors, tuple(known.joints), known.total, known.alone)
+    return Targets(rows, tuple(shares), cells, errors, tuple(known.joints), known.total, known.alone, known.doubts)
 
 
 def _drawn(
@@ -242,9 +246,9 @@ def _known(measured: Measured, how: _How) -> _Known:
         joints = [with_news(joint, said, math.inf, rows, by_cell=running) for joint in joints]
         joints = lowered(joints, calm, noises, margins, rows)
     use_margins(joints, calm, margins)
-    none = Found(), np.zeros(len(margins))
-    news, alone = _associations(measured, variance, margins, rows, how) if rows else none
-    found = _Known(total, calm, noises, noises, margins, news, joints, alone)
+    none = Found(), np.zeros(len(margins)), np.ones(len(measured.workload.marginals))
+    news, alone, doubts = _associations(measured, variance, margins, rows, how) if rows else none
+    found = _Known(total, calm, noises, noises, margins, news, joints, alone, doubts)
     _KEPT[:] = [(measured, how, found)]
     return found
 
@@ -301,14 +305,14 @@ def _carried(known: _Known, measured: Measured, then: Earlier) -> _Known:
         now = independent_counts([margins[c] for c in columns], rows)
         factor = np.clip(now / np.maximum(base, SMALLEST), 0.0 if then.window else 1 / _MOST, _MOST)
         carried[q] = association * factor, error * factor**2
-    return _Known(total, counts, variances, left, margins, carried, joints, known.alone)
+    return _Known(total, counts, variances, left, margins, carried, joints, known.alone, known.doubts)
 
 
 def _associations(
     measured: Measured, variance: FloatArray, margins: Sequence[FloatArray], rows: int, how: _How
-) -> tuple[Found, FloatArray]:
-    """What tables hold beyond independent columns, and the variance of its noise, by position; and for each column the
-    share of that which noise explains, in standard deviations.
+) -> tuple[Found, FloatArray, FloatArray]:
+    """What tables hold beyond independent columns, and the variance of its noise, by position; for each column the
+    share of that which noise explains, in standard deviations; and how far each marginal may be off.
 
     Slopes that many tables have in common are taken out first where all is known better for it. Tables of nested grids
     say it together.
@@ -323,11 +327,14 @@ def _associations(
     tables = Tables(workload, variance, noises, margins, priors, rows, how.left, how.ordered)
     grids = grids_of(how.groups)
     plain = {q: a for q, a in whole.items() if grids.isdisjoint(workload.marginals[q])}
-    best = beyond_noise(plain, tables)
+    best, doubts = beyond_noise(plain, tables), np.ones(len(workload.marginals))
     if how.ordered:
         joined = [set(group.columns) for group in how.groups]
         looked = {q: a for q, a in plain.items() if not any(one.issuperset(workload.marginals[q]) for one in joined)}
         best = with_slopes(looked, plain, tables, best)
+        if not grids:
+            for q, doubt in doubted({q: best.doubts[q] for q in looked}).items():
+                doubts[q] = doubt
     found = best.found
     if grids:
         crossed = {q: a for q, a in whole.items() if q not in plain}
@@ -346,4 +353,4 @@ def _associations(
             mean, error = found[q]
             independent = independent_counts([margins[c] for c in workload.marginals[q]], rows)
             found[q] = emptied(mean, whole[q], independent, noises[q]), error
-    return found, alone
+    return found, alone, doubts

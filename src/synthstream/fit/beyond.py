@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
@@ -10,6 +11,7 @@ import numpy as np
 
 from synthstream.fit.lowrank import NOTHING, Common, common, slope
 from synthstream.fit.ordered import Basis, Table, in_order, shrunk
+from synthstream.fit.strengths import Noisy, shrunk_together
 from synthstream.fit.targets import SMALLEST, independent_counts
 from synthstream.workload import FloatArray, Workload
 
@@ -30,7 +32,8 @@ class Tables(NamedTuple):
         noises: of a cell of an association, by position of its table.
         margins, priors: counts of each column's codes, and the prior variances of its part in an association.
         left: the share of the noise that is still there once rows have been fitted.
-        ordered: whether columns whose codes have an order are looked for.
+        ordered: whether columns whose codes have an order are looked for, and how strong associations are is told by
+            all tables together.
     """
 
     workload: Workload
@@ -50,11 +53,13 @@ class Beyond(NamedTuple):
         gains: of each table, how much less squares of errors are expected to be than of independent columns, in those
             of the noise of a cell: Stein's estimate (1981); what is common was shrunk so that its own square is its
             gain.
+        doubts: of each table, how far it may be off, as a share of the variance of its noise.
     """
 
     found: Found
     shared: Common
     gains: dict[int, float]
+    doubts: dict[int, float]
 
 
 def with_slopes(
@@ -86,10 +91,13 @@ def beyond_noise(whole: Mapping[int, FloatArray], known: Tables, before: Common 
     """
     workload, margins, rows = known.workload, known.margins, known.rows
     bases = [Basis(own) for own in known.priors]
-    each = {
-        q: shrunk(association, [bases[c] for c in workload.marginals[q]], known.noises[q], known.left)
-        for q, association in whole.items()
-    }
+    if known.ordered:
+        each = shrunk_together({q: _noisy(q, cells, known) for q, cells in whole.items()}, known.left)
+    else:
+        each = {
+            q: shrunk(association, [bases[c] for c in workload.marginals[q]], known.noises[q], known.left)
+            for q, association in whole.items()
+        }
     rest = {q: association - each[q].mean for q, association in whole.items()}
     shared = common(workload, rest, known.variance)
     if known.ordered and not shared.means:
@@ -102,11 +110,18 @@ def beyond_noise(whole: Mapping[int, FloatArray], known: Tables, before: Common 
         each |= in_order(tables, bases, scales, known.left)
     found: Found = {q: one[:2] for q, one in each.items()}
     gains = {q: float(2 * np.sum(one.mean * whole[q] - one.shared) - np.sum(one.mean**2)) for q, one in each.items()}
+    doubts = {q: one.doubt for q, one in each.items()}
     for part in (shared, before):
         for q, mean in part.means.items():
             found[q] = found[q][0] + mean, found[q][1] + part.errors[q]
+            doubts[q] += part.errors[q] / known.noises[q]
             gains[q] += float(np.sum(mean**2))
-    return Beyond(found, shared, {q: gain / float(known.variance[q]) for q, gain in gains.items()})
+    return Beyond(found, shared, {q: gain / float(known.variance[q]) for q, gain in gains.items()}, doubts)
+
+
+def _noisy(q: int, cells: FloatArray, known: Tables) -> Noisy:
+    variances = functools.reduce(np.multiply.outer, [known.priors[c] for c in known.workload.marginals[q]])
+    return Noisy(cells, variances, known.noises[q], freedom(known.workload.shapes[q]))
 
 
 def prior(chance: FloatArray) -> FloatArray:

@@ -51,12 +51,13 @@ class Basis(NamedTuple):
 
 class Shrunk(NamedTuple):
     """Posterior mean of an association around 0, the variance of its noise, and the covariance of each cell of the mean
-    with its own measurement.
+    with its own measurement; and how far it may be off, as a share of the variance of the noise as measured.
     """
 
     mean: FloatArray
     error: FloatArray
     shared: FloatArray
+    doubt: float
 
 
 class Table(NamedTuple):
@@ -75,6 +76,12 @@ class Table(NamedTuple):
     noise: float
 
 
+def nothing(shape: tuple[int, ...]) -> Shrunk:
+    """What is left where there is no noise to tell anything from: as if columns were independent."""
+    none = np.zeros(shape)
+    return Shrunk(none, none, none, 1.0)
+
+
 def shrunk(association: FloatArray, bases: Sequence[Basis], noise: float, left: float) -> Shrunk:
     """What is left of an association of which noise explains a part.
 
@@ -86,18 +93,18 @@ def shrunk(association: FloatArray, bases: Sequence[Basis], noise: float, left: 
     """
     prior = functools.reduce(np.multiply.outer, [basis.variances for basis in bases])
     if noise == 0:
-        return Shrunk(*np.zeros((3, *association.shape)))
+        return nothing(association.shape)
     turns = [basis.directions for basis in bases]
     turned = _turned(association, [None if turn is None else turn.T for turn in turns])
     # No noise is left in the sum of a column's codes: where that is a direction, the others have all of it.
     noise *= math.prod(len(turn) / (len(turn) - 1) for turn in turns if turn is not None)
     kept = share_kept(turned, prior, noise, left)
-    mean, error = turned * kept, kept**2 * noise
+    mean, error, doubt = turned * kept, kept**2 * noise, float(np.mean(kept))
     if all(turn is None for turn in turns):
-        return Shrunk(mean, error, kept * noise)
+        return Shrunk(mean, error, kept * noise, doubt)
     squares = [None if turn is None else turn**2 for turn in turns]
     mean, error = _rounded(_turned(mean, turns), noise), _rounded(_turned(error, squares), noise**2)
-    return Shrunk(mean, error, _turned(kept, squares) * noise)
+    return Shrunk(mean, error, _turned(kept, squares) * noise, doubt)
 
 
 def _turned(table: FloatArray, turns: Sequence[FloatArray | None]) -> FloatArray:

@@ -198,7 +198,7 @@ def fit(
     settle(codes, aim.joints, begin=kept if first else aim.rows, state=state)
     known = _recounted(known, before, codes, workload)
     effort = _effort(aim, known, workload, before=len(before), first=first, fresh=fresh, memory=memory)
-    known = move(codes, known, aim, measured.variance, workload, effort=effort, state=state)
+    known = move(codes, known, aim, measured.variance * aim.doubts, workload, effort=effort, state=state)
     return Population.of(workload, codes, events=round(each * aim.events) if each > 1 else None, known=known)
 
 

@@ -1,0 +1,115 @@
+"""How strong the associations of all tables are, told by all of them together.
+
+The noise of one table hides whether its columns go together. A hundred tables side by side show how many of them do,
+and how strongly: where hardly one does, what stands out in a single table is noise. Post-processing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping
+from typing import NamedTuple
+
+import numpy as np
+from scipy.stats import gamma
+
+from synthstream.fit.ordered import Shrunk, nothing
+from synthstream.fit.targets import SMALLEST
+from synthstream.workload import FloatArray
+
+# Strengths that are tried beside none at all; and how often their frequencies are estimated anew.
+_STRENGTHS, _STEPS = 40, 300
+# The weakest of them, in units of the least noise, and the strongest, in units of the largest that a table shows.
+_WEAKEST, _STRONGEST = 1e-3, 4.0
+# Shares are rounded to such parts: the last bits of exponentials, and of products of matrices, depend on the processor.
+_PARTS = 2**20
+# A table may be off by no less than this share of the variance of its noise; and by no less than so many times the
+# share of a table that shows more than nine of ten do. So weights change where hardly any table shows anything.
+_LEAST, _SEEN, _TENTH = 0.02, 3.0, 0.9
+
+
+class Noisy(NamedTuple):
+    """An association as measured.
+
+    Args:
+        cells: all sums are 0.
+        prior: variances of the cells, but for a factor: the strength.
+        noise: variance of that of a cell.
+        free: number of cells that are free once all smaller tables are known.
+    """
+
+    cells: FloatArray
+    prior: FloatArray
+    noise: float
+    free: int
+
+    @property
+    def spread(self) -> float:
+        return float(np.sum(self.prior**2))
+
+    @property
+    def square(self) -> float:
+        """Of the association, weighted by the prior: it grows with the strength (Morris 1983)."""
+        return max(float(np.sum(self.prior * self.cells**2)), SMALLEST * self.noise)
+
+
+def moments(tables: Collection[Noisy], strengths: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Means and variances of these squares, for true strengths, shape ``(tables, strengths)``."""
+    sums = np.array([[float(np.sum(table.prior**power)) for power in (1, 2, 3, 4)] for table in tables])
+    first, second, third, fourth = sums.T[:, :, None]
+    noise, cells = np.array([[table.noise, table.cells.size / table.free] for table in tables]).T[:, :, None]
+    squares = fourth * strengths**2 + 2 * noise * third * strengths + noise**2 * second
+    return second * strengths + noise * first, 2 * squares * cells
+
+
+def shrunk_together(tables: Mapping[int, Noisy], left: float) -> dict[int, Shrunk]:
+    """What is left of each association: the posterior mean, if all strengths come from one distribution.
+
+    That is any distribution over some strengths: the one that makes all squares most likely (empirical Bayes; Kiefer
+    and Wolfowitz 1956, by expectation and maximization).
+
+    Args:
+        tables: by position in the workload.
+        left: the share of the noise that is still there once rows have been fitted.
+    """
+    found = {q: nothing(table.cells.shape) for q, table in tables.items()}
+    seen = {q: table for q, table in tables.items() if table.noise > 0 and table.spread > 0}
+    if not seen:
+        return found
+    units = [table.noise / math.sqrt(table.spread / table.cells.size) for table in seen.values()]
+    largest = max(table.square / table.spread for table in seen.values())
+    ends = _WEAKEST * min(units), _STRONGEST * max(largest, *units)
+    strengths = np.concatenate([[0.0], np.geomspace(*ends, _STRENGTHS)])
+    mean, variance = moments(seen.values(), strengths)
+    squares = np.array([[table.square] for table in seen.values()])
+    # A sum of squares is nearly a gamma variate of the same mean and variance (Satterthwaite 1946).
+    likely = _posterior(np.asarray(gamma.logpdf(squares, mean**2 / variance, scale=variance / mean)))
+    for (q, table), own in zip(seen.items(), likely, strict=True):
+        some = np.flatnonzero(own)
+        signals = np.multiply.outer(strengths[some], table.prior)
+        each = signals / (signals + left * table.noise)
+        kept, square = (_rounded(np.tensordot(own[some], part, axes=1)) for part in (each, each**2))
+        doubt = left * kept.mean() + np.mean((square - kept**2) * table.cells**2) / table.noise
+        found[q] = Shrunk(kept * table.cells, kept**2 * table.noise, kept * table.noise, float(_rounded(doubt)))
+    return found
+
+
+def _posterior(logs: FloatArray) -> FloatArray:
+    """How likely each strength is for each table, shape ``(tables, strengths)``, from logarithms of likelihoods."""
+    chances = np.exp(logs - logs.max(axis=1, keepdims=True))
+    frequencies = np.full(logs.shape[1], 1 / logs.shape[1])
+    for _ in range(_STEPS):
+        found = chances * frequencies
+        found /= found.sum(axis=1, keepdims=True)
+        frequencies = found.mean(axis=0)
+    return _rounded(found)
+
+
+def _rounded(shares: FloatArray) -> FloatArray:
+    return np.asarray(np.round(shares * _PARTS) / _PARTS)
+
+
+def doubted(doubts: Mapping[int, float]) -> dict[int, float]:
+    """By what share of its noise's variance each table is taken to be off, from what it may be off itself."""
+    least = max(_LEAST, _SEEN * float(np.quantile(list(doubts.values()), _TENTH))) if doubts else 1.0
+    return {q: min(max(doubt, least), 1.0) for q, doubt in doubts.items()}

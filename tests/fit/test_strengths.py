@@ -1,0 +1,128 @@
+"""How strong associations are, told by all tables together: against draws from its own prior, and at the ends."""
+
+import numpy as np
+import pytest
+
+from synthstream.fit import aims as fit_aims
+from synthstream.fit.aims import aims
+from synthstream.fit.beyond import freedom, prior
+from synthstream.fit.ordered import Basis, shrunk
+from synthstream.fit.population import Population, fit
+from synthstream.fit.strengths import Noisy, doubted, moments, shrunk_together
+from synthstream.measured import Measured
+from synthstream.workload import FloatArray, Workload
+
+SHARES = np.array([0.5, 0.3, 0.15, 0.05])
+PART = prior(SHARES)
+PRIOR = np.multiply.outer(PART, PART)
+FREE = freedom((4, 4))
+NOISE = 100.0
+
+
+def drawn(strengths: FloatArray, seed: int) -> tuple[FloatArray, FloatArray]:
+    """True associations of tables, and measured ones. Cells are independent here: all of them are free."""
+    rng = np.random.default_rng(seed)
+    true = rng.normal(0, np.sqrt(strengths[:, None, None] * PRIOR))
+    return true, true + rng.normal(0, np.sqrt(NOISE), true.shape)
+
+
+def together(measured: FloatArray, left: float = 1.0) -> list[tuple[FloatArray, float]]:
+    found = shrunk_together({q: Noisy(one, PRIOR, NOISE, one.size) for q, one in enumerate(measured)}, left)
+    return [(found[q].mean, found[q].doubt) for q in range(len(measured))]
+
+
+@pytest.mark.parametrize("strength", [0.0, 500.0, 20_000.0])
+def test_squares_have_the_mean_and_variance_that_are_told(strength: float) -> None:
+    measured = drawn(np.full(4000, strength), seed=1)[1]
+    squares = [Noisy(one, PRIOR, NOISE, one.size).square for one in measured]
+    ((mean,),), ((variance,),) = moments([Noisy(measured[0], PRIOR, NOISE, measured[0].size)], np.array([strength]))
+    assert np.mean(squares) == pytest.approx(mean, abs=4 * np.sqrt(variance / 4000))
+    assert np.var(squares) == pytest.approx(variance, rel=0.15)
+
+
+def test_fewer_free_cells_tell_less() -> None:
+    tables = [Noisy(np.ones((4, 4)), PRIOR, NOISE, free) for free in (16, FREE)]
+    whole, few = moments(tables, np.array([5.0]))[1].ravel()
+    assert few == pytest.approx(whole * 16 / FREE)
+
+
+def test_a_table_is_off_by_as_much_as_is_told() -> None:
+    """Three tables of four show nothing, one of four much: together, and each of the two kinds by itself."""
+    strengths = np.repeat([0.0, 30_000.0], [300, 100])
+    true, measured = drawn(strengths, seed=2)
+    means, doubts = zip(*together(measured), strict=True)
+    off = np.mean((np.array(means) - true) ** 2, axis=(1, 2)) / NOISE
+    assert off.mean() == pytest.approx(np.mean(doubts), rel=0.15)  # one sum tells less than all cells would
+    assert off[:300].mean() == pytest.approx(np.mean(doubts[:300]), abs=0.03)
+    assert off[300:].mean() == pytest.approx(np.mean(doubts[300:]), rel=0.15)
+
+
+def test_where_no_table_shows_anything_nothing_is_kept_of_any() -> None:
+    measured = drawn(np.zeros(300), seed=3)[1]
+    alone = [shrunk(one, [Basis(PART)] * 2, NOISE, 1.0).mean for one in measured]
+    means, doubts = zip(*together(measured), strict=True)
+    assert np.mean(np.square(means)) < np.mean(np.square(alone)) / 4
+    assert np.quantile(doubts, 0.9) < 0.05
+
+
+def test_a_strong_table_among_hundreds_that_show_nothing_is_kept() -> None:
+    strengths = np.zeros(200)
+    strengths[7] = 1e6
+    true, measured = drawn(strengths, seed=4)
+    mean, doubt = together(measured)[7]
+    assert np.mean((mean - true[7]) ** 2) < 2 * NOISE
+    assert doubt > 0.5
+
+
+def test_of_noise_that_is_left_less_is_taken_away() -> None:
+    measured = drawn(np.full(50, 3000.0), seed=5)[1]
+    whole, part = (np.mean(np.square([mean for mean, _ in together(measured, left)])) for left in (1.0, 0.5))
+    assert part > 1.1 * whole
+
+
+def test_nothing_is_told_where_there_is_nothing_to_tell_from() -> None:
+    one = np.ones((4, 4))
+    tables = {3: Noisy(one, PRIOR, 0.0, 9), 5: Noisy(one, 0 * PRIOR, NOISE, 9)}
+    found = shrunk_together(tables, 1.0)
+    assert all(not found[q].mean.any() and found[q].doubt == 1.0 for q in (3, 5))
+    assert shrunk_together({}, 1.0) == {}
+
+
+@pytest.mark.parametrize(
+    ("seen", "expected"),
+    [(0.9, 1.0), (0.2, 0.6), (0.001, 0.02)],
+    ids=["most tables show something", "some do", "none does"],
+)
+def test_weights_of_tables_change_where_hardly_any_shows_anything(seen: float, expected: float) -> None:
+    doubts = dict.fromkeys(range(8), 0.0001) | {8: seen, 9: seen}
+    found = doubted(doubts)
+    assert found[0] == pytest.approx(expected)
+    assert found[9] == pytest.approx(max(seen, expected))
+    assert doubted({}) == {}
+    assert doubted({0: 1.3}) == {0: 1.0}
+
+
+def test_rows_of_independent_columns_are_held_to_independence(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With weights by noise alone, what the rows before went together in by chance stays."""
+    rng = np.random.default_rng(6)
+    workload, noise = Workload.all_up_to(2, sizes=(4,) * 12), 400.0
+    codes, before = (rng.choice(4, (rows, 12), p=SHARES).astype(np.int32) for rows in (4000, 3000))
+    before[:1500, 1] = before[:1500, 0]
+    true = workload.count(codes)
+    values = true + rng.normal(0, noise, workload.cells)
+    measured = Measured(tick=9, workload=workload, values=values, variance=np.full(len(workload.marginals), noise**2))
+    pairs = workload.order == 2
+    told = aims(measured, ordered=True).doubts
+    assert (told[pairs] < 0.3).all()
+    assert (told[~pairs] == 1).all()
+    assert (aims(measured).doubts == 1).all(), "where all tables are measured at every tick"
+
+    def together() -> float:
+        fit_aims._KEPT.clear()
+        rows = fit(measured, start=Population.of(workload, before), seed=1, fresh=True, memory=0.0).codes
+        table = np.histogram2d(rows[:, 0], rows[:, 1], bins=4)[0]
+        return float(np.abs(table - np.outer(table.sum(axis=1), table.sum(axis=0)) / len(rows)).sum())
+
+    held = together()
+    monkeypatch.setattr(fit_aims, "doubted", lambda doubts: dict.fromkeys(doubts, 1.0))
+    assert held < 0.3 * together()
