@@ -827,8 +827,9 @@ def test_rows_that_are_read_again_are_read_with_the_same_times(tmp_path: Path) -
         StreamConfig.from_toml(one, base=tmp_path)
         for one in (text, text.replace("[source]\n", '[source]\ndatetime_format = "%d.%m.%Y"\n'))
     )
-    moved = StreamConfig.from_toml(text.replace("rows-*", "later-*"), base=tmp_path)
-    succession._refuse_to_read_otherwise(old, moved)
+    for base in (tmp_path, tmp_path / "elsewhere"):
+        moved = StreamConfig.from_toml(text.replace("rows-*", "later-*"), base=base)
+        succession._refuse_to_read_otherwise(old, moved)
     with pytest.raises(ConfigError, match="they must have the time that they had"):
         succession._refuse_to_read_otherwise(old, new)
     lines = text.replace("csv", "jsonl")
