@@ -93,6 +93,18 @@ def test_floats_and_exact_arithmetic_decide_alike(monkeypatch: pytest.MonkeyPatc
     assert 50 < failed < 250
 
 
+def test_each_path_is_decided_with_its_own_scale(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By exact arithmetic too, which few paths meet."""
+    margins, repeats, starts = batch([[(20, 30)]] * 3)
+    paths = Comparisons(margins, np.array([0.5, 5.0, 50.0]), repeats, starts)
+    found = []
+    for band in (passing._HAZARD_BAND, math.inf):
+        monkeypatch.setattr(passing, "_HAZARD_BAND", band)
+        found.append(np.mean([paths.draw(SeededGate(seed).entropy) for seed in range(50)], axis=0))
+    assert found[0].tolist() == found[1].tolist()
+    assert found[0][0] == 30 > found[0][1] > found[0][2] + 5
+
+
 def test_floats_decide_nearly_always(monkeypatch: pytest.MonkeyPatch) -> None:
     """The exact branch takes a hundred times as long: it must be rare, also where comparisons fail."""
 
