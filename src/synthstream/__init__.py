@@ -70,7 +70,8 @@ _HOMES = {
     "succeed": "stream.succession",
 }
 
-__all__ = list(_HOMES)
+if not TYPE_CHECKING:  # checkers of types, which read no list that is computed, take what is imported above
+    __all__ = list(_HOMES)
 
 
 def __getattr__(name: str) -> Any:
@@ -82,4 +83,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*(name for name in globals() if name.startswith("__")), *__all__})
+    return sorted({*(name for name in globals() if name.startswith("__")), *_HOMES})

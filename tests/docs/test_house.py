@@ -58,6 +58,16 @@ def test_what_is_public_is_listed_and_sorted() -> None:
         assert getattr(synthstream, name).__doc__, f"{name} has no docstring"
 
 
+def test_checkers_of_types_know_each_public_name_from_where_it_is_loaded() -> None:
+    """One that they are not told of is ``Any`` to them, without a word; what has no ``as`` is not public to them."""
+    told = {f"from synthstream.{home} import {name} as {name}" for name, home in synthstream._HOMES.items()}
+    module = ast.parse((SOURCE / "__init__.py").read_text())
+    (known,) = (node for node in module.body if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING")
+    assert {ast.unparse(node) for node in known.body} == told
+    assigned = {ast.unparse(node).partition(" = ")[0] for node in module.body}
+    assert "__all__" not in assigned, "they cannot read a computed list, and then `import *` gives them nothing"
+
+
 def _concrete(*classes: type) -> Iterator[type]:
     """These and all that are kinds of them, but for those that are of no kind yet."""
     for one in classes:
