@@ -18,8 +18,10 @@ from synthstream.config.config import StreamConfig, load
 from synthstream.errors import ConfigError, StateMismatch
 from synthstream.forecast.warnings import notes_of
 from synthstream.publish.published import Releases
+from synthstream.release.areas import polygon_of
 from synthstream.release.points import PointRelease
 from synthstream.schema import polygons
+from synthstream.schema.coordinates import Coordinate
 from synthstream.stream.stream import Stream
 from synthstream.synthesizers.simulation.seeded import SeededGate
 from tests.support.polygons import feature, geojson, rectangle
@@ -119,6 +121,18 @@ def test_polygons_are_answered_as_boxes_are(folder: Path, region: bool) -> None:
     assert error < 0.1 * true
     with pytest.raises(ConfigError, match=r"polygon '.*none\.geojson': No such file"):
         release.mass(folder / "none.geojson")
+
+
+def test_a_sliver_of_a_cell_counts_for_who_asks_and_holds_no_events_as_a_region(tmp_path: Path) -> None:
+    columns = StreamConfig.from_toml(TOML, base=tmp_path).schema.columns
+    axes = [column for column in columns if isinstance(column, Coordinate)]
+    west, south = -117.40001, 34.00001
+    tiny = geojson(tmp_path, feature(rectangle(west, south, west + 1e-5, south + 1e-5)), name="tiny.geojson")
+    asked = polygon_of(axes, tiny)
+    assert asked.share < 1e-6 / 2 ** sum(column.bits for column in axes)
+    assert asked.shares(4).sum() == pytest.approx(asked.share * 2**4)
+    with pytest.raises(ConfigError, match="lies outside of the box"):
+        configured(tmp_path, region="tiny.geojson")
 
 
 def synthesizer_cells(config: StreamConfig) -> list[Any]:
