@@ -67,6 +67,7 @@ def test_a_window_counts_what_lies_in_it(tmp_path: Path, first: int, last: int) 
         assert measured == pytest.approx(expected.get(ward, 0), abs=0.2)
         assert since == first
     assert found.model.number == len(found.rows()) == sum(expected.values())
+    assert not {"start", "end"} & {*found.tables.columns}  # as it is no tick
     assert (found.start.day, found.end.day, found.tick, found.first) == (1 + first, 2 + last, last, first)
 
 

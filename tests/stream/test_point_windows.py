@@ -67,6 +67,7 @@ def test_a_window_holds_what_came_in_it(released: Releases) -> None:
         assert f"ticks {first} to {last}" in window.about
         assert window.manifest()["since"] == first
         assert window.measured.events()[0] == came(first, last)
+        assert not {"start", "end"} & {*window.tables.columns}  # as it is no tick
         assert window.tables["measured"].is_null().all()  # what was read of nodes is in no table of it
         assert window.tables["measured"].null_count() == len(window.tables)  # what was read of nodes is in no table
         assert window.mass({}, {})[0] == pytest.approx(came(first, last))
