@@ -12,6 +12,7 @@ import pytest
 
 from synthstream.cli.asking import ask_first
 from synthstream.cli.common import console
+from synthstream.cli.run import moment_of
 from synthstream.errors import ConfigError, SourceError
 from tests.support.command import MAIN, synthstream
 from tests.support.visits import TOML, visits
@@ -111,3 +112,13 @@ def test_before_the_first_tick_is_over_it_asks_too(folder: Path) -> None:
     (folder / "stream.toml").write_text(TOML.replace("2026-01-01", "2999-01-01").replace("until = 2026-01-06\n", ""))
     with pytest.raises(ConfigError, match="No tick is over; the first ends 2999-01-02"):
         ask_first(console(), folder / "stream.toml", until=None, yes=False)
+
+
+@pytest.mark.parametrize("until", ["2025-06-01", "2026-01-01"])
+@pytest.mark.parametrize("yes", [True, False])
+def test_a_stream_is_not_opened_up_to_a_date_before_its_start(folder: Path, until: str, yes: bool) -> None:
+    with pytest.raises(ConfigError, match=f"--until {until}: must lie after start, which is 2026-01-01.*nothing was"):
+        ask_first(console(), folder / "stream.toml", until=moment_of(until), yes=yes)
+    assert not ask_first(console(), folder / "stream.toml", until=moment_of("2026-01-01T12:00"), yes=True)
+    synthstream("run", "stream.toml", "--yes", "--until", "2026-01-02", cwd=folder)
+    assert not ask_first(console(), folder / "stream.toml", until=moment_of(until), yes=yes)  # opened: nothing is due

@@ -29,15 +29,21 @@ def ask_first(shown: Console, path: Path, *, until: datetime | None, yes: bool) 
 
     Raises:
         TickNotOver: ``until`` lies in the future.
+        ConfigError: there is no yes, or ``until`` lies before the start: then the stream was opened for nothing.
     """
     from synthstream.cli.status import facts
     from synthstream.config.config import load
-    from synthstream.schema.clock import due
+    from synthstream.schema.clock import due, written
 
     loaded = load(path)
     found = facts(loaded)
     if found["started"] or found["lost"]:  # what is lost is refused when it is opened
         return False
+    if until is not None and loaded.clock.moment(until) <= loaded.clock.boundary(0):
+        raise ConfigError(
+            f"--until {written(until)}: must lie after start, which is {loaded.clock.begins(0)}: no tick ends before. "
+            "Nothing was opened, and nothing was spent."
+        )
     files = _files(loaded)
     if yes:
         return False
