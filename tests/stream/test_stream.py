@@ -367,6 +367,34 @@ def test_a_missing_column_is_named_and_nothing_is_counted(folder: Path, config: 
         assert round(total(stream.release())) == 1
 
 
+@pytest.mark.parametrize("column", [True, False])
+def test_after_the_horizon_rows_wait_for_a_successor_or_are_refused_where_there_can_be_none(
+    config: StreamConfig, column: bool
+) -> None:
+    """Whether they are is told by the clock and by ids alone; a batch that comes again is known for good."""
+    clock = replace(config.clock, horizon=1, until=None, column=config.clock.column if column else None)
+    config = replace(config, clock=clock)
+    rows, counts = visits([1] * 9), synthstream.Counting(config).count(visits([1] * 9))
+    with Stream(config, gates=exact) as stream:
+        stream.update(rows, batch_id="one")
+        stream.release()
+        stream.update(rows, batch_id="one")
+        for take in (partial(stream.update, rows), partial(stream.update, rows, batch_id="two")):
+            refused(take, unless=column)
+        refused(partial(stream.add, counts, batch_id="three"), unless=column)
+        assert stream.batches() == (["one", "three", "two"] if column else ["one"])
+        with pytest.raises(BatchConflict):
+            stream.update(visits([1] * 8), batch_id="one")
+
+
+def refused(take: Callable[[], None], *, unless: bool) -> None:
+    if unless:
+        take()
+    else:
+        with pytest.raises(HorizonExhausted, match=r"All 1 ticks .* would count in no release. Nothing was counted"):
+            take()
+
+
 def test_the_clock_closes_ticks_and_nothing_else(config: StreamConfig) -> None:
     with Stream(config, gates=exact, env=At(datetime(2030, 1, 1, tzinfo=UTC))) as stream:
         finish(stream)

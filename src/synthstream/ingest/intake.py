@@ -95,6 +95,7 @@ class Intake:
         self.findings: dict[Path, str] = {}  # of the last look at the files, for the operator alone
 
     def update(self, rows: Frame | str | Path | PrivateRows, *, batch_id: str | None, open_tick: int) -> None:
+        self._refuse_in_vain(batch_id, open_tick)
         chunks = self._chunks(rows)
         encoded = (chunk if isinstance(chunk, PrivateRows) else encode(self._config, chunk) for chunk in chunks)
         add = partial(self._add, open_tick=open_tick)
@@ -272,7 +273,18 @@ class Intake:
         else:
             self._people.close(tick)
 
+    def _refuse_in_vain(self, batch_id: str | None, open_tick: int) -> None:
+        """Refuse a new batch that would count in no release, not even in a successor's: it has no times of its own."""
+        clock, item = self._config.clock, _item("batch", batch_id)
+        over = clock.column is None and clock.horizon is not None and open_tick >= clock.horizon
+        if over and (item is None or self._store.ingested(item) is None):
+            raise HorizonExhausted(
+                f"All {clock.horizon:,} ticks of this stream have been released: rows would count in no release. "
+                "Nothing was counted."
+            )
+
     def add(self, counts: CountsByTick, *, batch_id: str | None, open_tick: int) -> None:
+        self._refuse_in_vain(batch_id, open_tick)
         item, count = _item("batch", batch_id), partial(self._put, open_tick=open_tick)
         if not self._once(item, [self._ours(counts)], lambda part: (part.to_bytes(),), count):
             raise _conflict(batch_id)

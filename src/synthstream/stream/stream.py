@@ -152,7 +152,7 @@ class Stream:
 
     @alone
     def update(self, rows: Frame | str | Path | PrivateRows, *, batch_id: str | None = None) -> None:
-        """Count rows into the open tick, or the later tick of their own time. Committed on return.
+        """Count rows into the open tick, or a later one of their own time, even a successor's. Committed on return.
 
         Args:
             rows: a polars, pandas or pyarrow frame of declared types (of CSV: all text); a path; or rows in numbers.
@@ -161,6 +161,7 @@ class Stream:
 
         Raises:
             SchemaError: a column is missing. ``BatchConflict``: the id came before with other content.
+            HorizonExhausted: no tick is left, and rows have no times of their own, so a successor cannot count them.
         """
         self._intake.update(rows, batch_id=batch_id, open_tick=self._open_tick())
 
@@ -233,8 +234,7 @@ class Stream:
             until: close none that ends later: a date or time, also as text in ISO 8601, on the clock's own wall.
 
         Raises:
-            TickNotOver: the public clock has not reached the end of the open tick.
-            HorizonExhausted: all ticks have been released.
+            TickNotOver: the public clock has not reached the end of the open tick. ``HorizonExhausted``: none is left.
             MirrorError: a mirror failed, after the tick was closed and published.
             StateRolledBack: a mirror holds a release that this state did not make.
         """
