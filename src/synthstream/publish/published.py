@@ -292,7 +292,9 @@ class Releases:
 
     def _masses(self, column: str | None, every: str | None, lower: Inside, upper: Bounds) -> pl.DataFrame:
         if column is not None:
-            raise SchemaError("series: no table of a column tells events in a box or polygons; leave the column out")
+            points, boxes = "a stream of points has no tables of columns", "no table of a column tells events in a box"
+            none = points if self.config.workload is None else f"{boxes} or polygons"
+            raise SchemaError(f"series: {none}; leave the column out")
         if isinstance(release := self.last, TableRelease):
             schema = release.schema
             since = max((self._recorded(schema.names[grids[-1]]) for grids in schema.places.values()), default=0)
