@@ -258,6 +258,21 @@ def test_what_is_refused(folder: Path, command: str, words: list[str], says: str
     assert (found.exit_code, says in found.stderr) == (2, True)
 
 
+def test_dates_to_compare_are_named_as_far_as_there_are_any(tmp_path: Path) -> None:
+    """By ticks of hours, and after one of them."""
+    text = text_of("always").replace('every = "1d"', 'every = "6h"').replace("until = 2026-01-09\n", "")
+    (tmp_path / "stream.toml").write_text(text)
+    with Stream(tmp_path / "stream.toml", simulate=1) as stream:
+        stream.release()
+        one = say("compare", tmp_path, "ward", "--simulate")
+        stream.release()
+    two = say("compare", tmp_path, "ward", "--simulate")
+    assert (one.exit_code, "has one release, and nothing later to compare" in one.stderr) == (2, True)
+    asked = "--then 2026-01-01 2026-01-01T06:00:00 --now 2026-01-01T06:00:00 2026-01-01T12:00:00"
+    assert (two.exit_code, asked in two.stderr) == (2, True)
+    assert say("compare", tmp_path, "ward", "--simulate", *asked.split()).exit_code == 0
+
+
 def test_nothing_is_written_among_releases(folder: Path) -> None:
     for place in ("stream.toml", "releases"):
         output = folder / "releases" / "table.csv"

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     import polars as pl
 
     from synthstream.config.config import StreamConfig
+    from synthstream.publish.published import Releases
     from synthstream.release.release import Release
 
 _Output = Annotated[
@@ -265,9 +266,10 @@ def compare_command(
 ) -> None:
     """What changed from some dates to later ones, cell by cell, beyond the noise or not. Free: any number of times.
 
-    `then` and `now` count the synthetic rows. `measured` is the difference of what passed the gate, `z` is how many of
-    its standard errors that is, and `beyond_noise` says whether z is beyond 3. What stands out most comes first. Tables
-    of two columns are measured at refreshes: `since` and `measured_at` say which ticks are compared.
+    `rows_then` and `rows_now` count the synthetic rows. `measured_difference` is that of what passed the gate, `z` is
+    how many of its standard errors that is, and `beyond_noise` says whether z is beyond 3. What stands out most comes
+    first. In files these columns are `then`, `now` and `measured`. Tables of two columns are measured at refreshes:
+    columns that begin with `since` and `measured_at` say which ticks are compared.
 
     Example: synthstream compare stream.toml zone --then 2026-01-01 2026-02-01 --now 2026-02-01 2026-03-01
     """
@@ -277,10 +279,7 @@ def compare_command(
     form = format_of(None, output, place=place)
     found = releases(place, simulate=simulate)
     if now is None or then is None:
-        clock, end = found.config.clock, found.last.tick + 1
-        first, middle, last = (clock.boundary(tick).isoformat()[:10] for tick in (0, end // 2, end))
-        example = f"--then {first} {middle} --now {middle} {last}"
-        raise ConfigError(f"--then and --now: give both, as in {example}, the two halves of {found.config.name}.")
+        raise ConfigError(_halves(found))
     later, earlier = window(found, "--now", now), window(found, "--then", then)
     if earlier.tick >= later.tick:
         raise ConfigError("--then: must end before --now does.")
@@ -302,3 +301,13 @@ def compare_command(
         typer.echo(f"{_TOLD}\n{_WIDENED}" if widened else _TOLD, err=True)
     kinds, clock = later.schema.columns, found.config.clock
     give(cells, output, form, csv=csv, stamped=not later.secure, columns=kinds, clock=clock, called=_CALLED)
+
+
+def _halves(found: Releases) -> str:
+    """Which dates may be compared, in words, if there are two."""
+    clock, end, name = found.config.clock, found.last.tick + 1, found.config.name
+    if end == 1:
+        return f"compare: {name} has one release, and nothing later to compare it with."
+    first, middle, last = (clock.begins(tick).replace(" ", "T") for tick in (0, end // 2, end))
+    example = f"--then {first} {middle} --now {middle} {last}"
+    return f"--then and --now: give both, as in {example}, the two halves of {name}."
