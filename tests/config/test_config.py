@@ -408,3 +408,30 @@ def test_a_draft_of_a_csv_reads_the_header(tmp_path: Path) -> None:
         (tmp_path / name).write_bytes(content)
         with pytest.raises(SourceError, match=name):
             draft(tmp_path / name)
+
+
+def test_a_column_in_braces_is_named_with_its_own_line() -> None:
+    """As one in a section of its own is; where braces share a line, by its number."""
+    head = 'name = "v"\nstate = "s"\nprivacy = { epsilon = 1.0, delta = 0, unit = "event" }\n'
+    head += 'clock = { start = 2026-01-01, every = "1d", horizon = 9 }\n'
+    ward, age = (
+        '{ name = "ward", type = "boolean" }',
+        '{ type = "number", name = \'its "age"\', min = 9, max = 1, bins = 3 }',
+    )
+    wrong = "min must be below max"
+    for columns, says in (
+        (f"columns = [  # public\n  # two\n  {ward},\n  {age},\n]", f"line 8: column 'its \"age\"': {wrong}"),
+        (f"columns = [{ward}, {age}]", f"line 5: column 'its \"age\"': {wrong}"),
+        (
+            f"columns = [\n  {ward},\n  {age.replace('min = 9', 'wide = 1')},\n]",
+            "line 7: column 'its \"age\"': wide: there",
+        ),
+        (f"columns = [{ward}, {age.replace('min = 9', 'wide = 1')}]", "line 5: columns.1: wide: there"),
+        (
+            f"columns = [\n{ward},\n{age.replace('9', 'TODO-public')}]",
+            "line 7: column 'its \"age\"' is still TODO-public",
+        ),
+    ):
+        with pytest.raises(ConfigError) as found:
+            StreamConfig.from_toml(head + columns)
+        assert says in str(found.value)

@@ -59,6 +59,8 @@ _TAKEN = {
     "status.free": 'use a size, as in "10 GB"',
     "privacy.unit": f"say {_UNITS}, which protects a person, of whom at most max_events events count",
 }
+# A column's name, in a line of its own or within braces.
+_NAME = r"""\bname\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'([^']*)')"""
 _PLAIN = "use letters, digits and the signs _ . -"
 
 
@@ -222,8 +224,8 @@ class Problems:
 
     def _name_of(self, column: int) -> str | None:
         line = self._lines.get(("columns", column, "name"))
-        name = re.search(r"=\s*[\"'](.*)[\"']", self._text.splitlines()[line - 1]) if line else None
-        return name and name[1]
+        name = re.search(_NAME, self._text.splitlines()[line - 1]) if line else None
+        return name and (name[1] or name[2])
 
     def _key(self, path: Path, kind: str) -> str:
         """A key as a person would call it: a column by its name, where it has one."""
@@ -322,6 +324,7 @@ def _key_lines(text: str) -> dict[Path, int]:
     lines: dict[Path, int] = {}
     table: Path = ()
     counts: dict[str, int] = {}
+    listed, item = "", 0
     for number, line in enumerate(text.splitlines(), 1):
         if array := re.match(r"\s*\[\[\s*([\w-]+)\s*\]\]", line):
             index = counts.get(array[1], 0)
@@ -330,8 +333,15 @@ def _key_lines(text: str) -> dict[Path, int]:
             lines.setdefault((array[1],), number)
         elif head := re.match(r"\s*\[\s*([\w.-]+)\s*\]", line):
             table = tuple(head[1].split("."))
-        elif key := re.match(r"\s*([\w-]+)\s*=", line):
+        elif key := re.match(r"\s*([\w-]+)\s*=(\s*\[\s*(#.*)?$)?", line):
             lines[(*table, key[1])] = number
+            listed, item = key[1] if key[2] and not table else "", 0
+            continue
+        elif listed and re.match(r"\s*\{", line):  # a table in braces, on a line of its own
+            lines[(listed, item)] = number
+            if re.search(_NAME, line):
+                lines[(listed, item, "name")] = number
+            item += 1
             continue
         else:
             continue
