@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
@@ -66,5 +67,7 @@ def twice(config: StreamConfig, full: Sequence[Path], files: Files) -> Iterator[
     if files.gone and full:
         yield (
             f"{len(files.gone):,} file(s) that were counted are gone, such as {files.gone[0]}. One that was renamed is "
-            "new, and counts twice: give it its name back. Of one that was deleted, say `synthstream source retire`."
+            "new, and counts twice: give it its name back; or, if the folder was moved, say in [source] what it was "
+            f'called: moved = "{os.path.dirname(files.gone[0]) or os.curdir}". Of one that was deleted, say '
+            "`synthstream source retire`."
         )
