@@ -243,6 +243,32 @@ def test_files_that_would_count_twice_are_told_until_they_are_retired(tmp_path: 
     assert "no new file" in said()
 
 
+def test_files_of_a_folder_that_was_moved_are_new_until_it_is_said(tmp_path: Path) -> None:
+    """To ``check`` as to ``run``, before that has run."""
+    text = toml(until="2026-01-11").replace("rows-*", "here/rows-*")
+    (tmp_path / "here").mkdir()
+    for name in ("rows-0.csv", "rows-1.csv"):
+        rows().write_csv(tmp_path / "here" / name)
+    (tmp_path / "stream.toml").write_text(text)
+    synthstream("run", "stream.toml", "--yes", cwd=tmp_path)
+    (tmp_path / "here").rename(tmp_path / "there")
+    text = text.replace("here/rows", "there/rows")
+
+    def said(text: str) -> str:
+        (tmp_path / "stream.toml").write_text(text)
+        return synthstream("check", "stream.toml", cwd=tmp_path).stdout
+
+    assert "2 file(s) that were counted are gone" in (told := said(text))
+    assert 'say in [source] what it was called: moved = "here"' in told
+    text = text.replace("[source]\n", '[source]\nmoved = "here"\n')
+    assert "All files (2) were counted before" in said(text)
+    rows().head(3).write_csv(tmp_path / "there" / "rows-2.csv")
+    assert "3 rows in 1 file(s)" in (told := said(text))
+    assert "are gone" not in told
+    (tmp_path / "there" / "rows-1.csv").unlink()
+    assert "1 file(s) that were counted are gone, such as here/rows-1.csv" in said(text)
+
+
 def test_a_file_that_comes_late_is_told_before_it_is_counted(tmp_path: Path) -> None:
     """Ten days are released; then a file comes that holds rows of the last of them."""
     (tmp_path / "stream.toml").write_text(toml(until="2026-01-11"))

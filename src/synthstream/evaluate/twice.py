@@ -38,9 +38,11 @@ def files_in(config: StreamConfig, source: FileSource) -> Files:
     names = FileNames(source=own, base=config.base)
     called = {path: {names.of(path), *names.formerly(path)} for path in files}
     with closing(store):
-        were = counted(store)
-        gone = were.difference(*called.values()) if called else were
+        were, there = counted(store), set[str]().union(*called.values())
+        moved = names.moved(were - there, were)
+        gone = {name for name in were - there if moved.get(name) not in there}
         gone = {name for name in gone if store.ingested(item_of(name)) != RETIRED}
+    were.update(moved.values())
     new = [path for path in files if were.isdisjoint(called[path])]
     return Files(new, [path for path in files if path not in {*new}], sorted(gone))
 

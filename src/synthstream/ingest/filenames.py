@@ -121,7 +121,7 @@ class FileNames:
         there = set(names.values())
         before = counted(store)
         renamed = dict(self._known_otherwise(names, before))
-        renamed |= self._moved(before - there - renamed.keys(), before.union(renamed.values()))
+        renamed |= self.moved(before - there - renamed.keys(), before.union(renamed.values()))
         known = before - renamed.keys() | set(renamed.values())
         ours = _one_of_each(names, known)
         retired = {name for name in known - there if store.ingested(item_of(name)) == RETIRED}
@@ -154,8 +154,8 @@ class FileNames:
                 left.remove(found)
                 yield found, name
 
-    def _moved(self, gone: Iterable[str], taken: Set[str]) -> dict[str, str]:
-        """New names for those in the state that lie where the files were before the operator moved them.
+    def moved(self, gone: Iterable[str], taken: Set[str]) -> dict[str, str]:
+        """New names for those in a state that lie where the files were before the operator moved them.
 
         What lies in the configured folder already is there, though that may lie in the old one.
         """
