@@ -1,11 +1,15 @@
 """How strong associations are, told by all tables together: against draws from its own prior, and at the ends."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
+from synthstream.constraints import Group
 from synthstream.fit import aims as fit_aims
-from synthstream.fit.aims import aims
-from synthstream.fit.beyond import freedom, prior
+from synthstream.fit.aims import Earlier, aims
+from synthstream.fit.beyond import Tables, beyond_noise, freedom, prior
+from synthstream.fit.lowrank import NOTHING, Common
 from synthstream.fit.ordered import Basis, shrunk
 from synthstream.fit.population import Population, fit
 from synthstream.fit.strengths import Noisy, doubted, moments, shrunk_together
@@ -126,3 +130,65 @@ def test_rows_of_independent_columns_are_held_to_independence(monkeypatch: pytes
     held = together()
     monkeypatch.setattr(fit_aims, "doubted", lambda doubts: dict.fromkeys(doubts, 1.0))
     assert held < 0.3 * together()
+
+
+def test_where_a_table_may_be_weak_or_strong_it_may_be_off_by_more() -> None:
+    """Half of the tables show nothing, half of them as much as their noise: of few can it be told which they are."""
+    strengths = np.repeat([0.0, 3_000.0], [500, 500])
+    true, measured = drawn(strengths, seed=8)
+    means, doubts = zip(*together(measured), strict=True)
+    off = np.mean((np.array(means) - true) ** 2, axis=(1, 2)) / NOISE
+    assert off.mean() == pytest.approx(np.mean(doubts), rel=0.03)
+
+
+def test_noise_that_rows_leave_behind_is_no_doubt() -> None:
+    measured = drawn(np.full(50, 1e6), seed=9)[1]
+    whole, part = (np.mean([doubt for _, doubt in together(measured, left)]) for left in (1.0, 0.5))
+    assert part == pytest.approx(0.5 * whole, rel=0.1)
+
+
+def test_a_table_without_any_association_is_a_table_like_others() -> None:
+    mean, doubt = together(np.concatenate([np.zeros((1, 4, 4)), drawn(np.zeros(9), seed=10)[1]]))[0]
+    assert not mean.any()
+    assert 0 <= doubt < 1
+
+
+def few_rows() -> tuple[Workload, Measured]:
+    workload = Workload.all_up_to(2, sizes=(4,) * 8)
+    rng = np.random.default_rng(11)
+    values = workload.count(rng.choice(4, (4000, 8), p=SHARES).astype(np.int32)) + rng.normal(0, 120, workload.cells)
+    return workload, Measured(tick=4, workload=workload, values=values, variance=np.full(len(values), 120.0**2)[:37])
+
+
+def test_doubts_hold_until_the_next_refresh() -> None:
+    _, measured = few_rows()
+    then = Earlier(measured, shared=measured.variance)
+    later = replace(measured, tick=5, values=measured.values + 1)
+    assert np.array_equal(aims(later, then=then, ordered=True).doubts, aims(measured, ordered=True).doubts)
+
+
+def test_tables_within_a_constraint_weigh_as_their_noise_says() -> None:
+    workload, measured = few_rows()
+    group = Group.of((0, 1, 2), np.array([[a, b, c] for a in range(4) for b in range(4) for c in range(4) if a != b]))
+    told = aims(measured, groups=[group], ordered=True).doubts
+    within = np.array([len(m) < 2 or set(m) <= {0, 1, 2} for m in workload.marginals])
+    assert (told[within] == 1).all()
+    assert (told[~within] < 1).all()
+
+
+def test_with_a_place_all_tables_weigh_as_their_noise_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    _, measured = few_rows()
+    assert (aims(measured, ordered=True).doubts < 1).any()
+    fit_aims._KEPT.clear()
+    monkeypatch.setattr(fit_aims, "grids_of", lambda _: {7})
+    assert (aims(measured, ordered=True).doubts == 1).all()
+
+
+def test_what_many_tables_have_in_common_may_be_off_too() -> None:
+    workload = Workload(sizes=(4,) * 3, marginals=((0, 1), (0, 2)))
+    whole = dict(enumerate(drawn(np.zeros(2), seed=12)[1]))
+    known = Tables(workload, np.full(2, NOISE), {0: NOISE, 1: NOISE}, [500 * SHARES] * 3, [PART] * 3, 500, 1.0, True)
+    some = Common({1: np.zeros((4, 4))}, {1: 20.0})
+    alone, beside = (beyond_noise(whole, known, before).doubts for before in (NOTHING, some))
+    assert beside[0] == alone[0]
+    assert beside[1] == pytest.approx(alone[1] + 20 / NOISE)
