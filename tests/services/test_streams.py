@@ -241,7 +241,7 @@ def test_run_says_that_rows_wait_for_a_writer_and_never_how_many(
     feed = Table(server)
     for key, value in feed.environment().items():
         monkeypatch.setenv(key, value)
-    config_of(feed, tmp_path)
+    Stream(config_of(feed, tmp_path)).close()
     said = set()
     with server.connect() as late:
         late.execute(f"BEGIN; LOCK TABLE {feed.name} IN ROW EXCLUSIVE MODE")
