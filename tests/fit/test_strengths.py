@@ -4,6 +4,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from synthstream.constraints import Group
 from synthstream.fit import aims as fit_aims
@@ -86,10 +88,26 @@ def test_of_noise_that_is_left_less_is_taken_away() -> None:
 
 def test_nothing_is_told_where_there_is_nothing_to_tell_from() -> None:
     one = np.ones((4, 4))
-    tables = {3: Noisy(one, PRIOR, 0.0, 9), 5: Noisy(one, 0 * PRIOR, NOISE, 9)}
+    tables = {3: Noisy(one, PRIOR, 0.0, 9), 5: Noisy(one, 0 * PRIOR, NOISE, 9), 7: Noisy(one, 1e-90 * PRIOR, NOISE, 9)}
     found = shrunk_together(tables, 1.0)
-    assert all(not found[q].mean.any() and found[q].doubt == 1.0 for q in (3, 5))
+    assert all(not found[q].mean.any() and found[q].doubt == 1.0 for q in tables)
     assert shrunk_together({}, 1.0) == {}
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.integers(0, 2**32), st.integers(1, 12))
+def test_whatever_tables_hold_doubts_are_finite_and_not_below_nothing(seed: int, number: int) -> None:
+    """Noise and strengths of many orders of size, and columns that one code nearly fills."""
+    rng, tables = np.random.default_rng(seed), dict[int, Noisy]()
+    for q in range(number):
+        parts = [prior(rng.dirichlet(np.full(rng.integers(2, 9), 10 ** rng.uniform(-2, 1)))) for _ in range(2)]
+        variances, noise = np.multiply.outer(*parts), float(10 ** rng.uniform(-6, 8))
+        cells = rng.normal(0, np.sqrt(10 ** rng.uniform(-6, 12) * variances + noise))
+        tables[q] = Noisy(cells, variances, noise, freedom(cells.shape))
+    found = shrunk_together(tables, 0.6)
+    for q, one in found.items():
+        assert (np.abs(one.mean) <= np.abs(tables[q].cells)).all()
+        assert 0 <= one.doubt < np.inf
 
 
 @pytest.mark.parametrize(

@@ -23,6 +23,8 @@ _STRENGTHS, _STEPS = 40, 300
 _WEAKEST, _STRONGEST = 1e-3, 4.0
 # Shares are rounded to such parts: the last bits of exponentials, and of products of matrices, depend on the processor.
 _PARTS = 2**20
+# A table with a smaller sum of squared prior variances holds no association: one code has all events but a few.
+_HARDLY = 1e-12
 # A table may be off by no less than this share of the variance of its noise; and by no less than so many times the
 # share of a table that shows more than nine of ten do. So weights change where hardly any table shows anything.
 _LEAST, _SEEN, _TENTH = 0.02, 3.0, 0.9
@@ -73,7 +75,7 @@ def shrunk_together(tables: Mapping[int, Noisy], left: float) -> dict[int, Shrun
         left: the share of the noise that is still there once rows have been fitted.
     """
     found = {q: nothing(table.cells.shape) for q, table in tables.items()}
-    seen = {q: table for q, table in tables.items() if table.noise > 0 and table.spread > 0}
+    seen = {q: table for q, table in tables.items() if table.noise > 0 and table.spread > _HARDLY}
     if not seen:
         return found
     units = [table.noise / math.sqrt(table.spread / table.cells.size) for table in seen.values()]
@@ -88,8 +90,9 @@ def shrunk_together(tables: Mapping[int, Noisy], left: float) -> dict[int, Shrun
         some = np.flatnonzero(own)
         signals = np.multiply.outer(strengths[some], table.prior)
         each = signals / (signals + left * table.noise)
-        kept, square = (_rounded(np.tensordot(own[some], part, axes=1)) for part in (each, each**2))
-        doubt = left * kept.mean() + np.mean((square - kept**2) * table.cells**2) / table.noise
+        kept = _rounded(np.tensordot(own[some], each, axes=1))
+        apart = np.tensordot(own[some], (each - kept) ** 2, axes=1)
+        doubt = left * kept.mean() + np.mean(apart * table.cells**2) / table.noise
         found[q] = Shrunk(kept * table.cells, kept**2 * table.noise, kept * table.noise, float(_rounded(doubt)))
     return found
 
@@ -102,7 +105,8 @@ def _posterior(logs: FloatArray) -> FloatArray:
         found = chances * frequencies
         found /= found.sum(axis=1, keepdims=True)
         frequencies = found.mean(axis=0)
-    return _rounded(found)
+    found = _rounded(found)
+    return np.asarray(found / found.sum(axis=1, keepdims=True))
 
 
 def _rounded(shares: FloatArray) -> FloatArray:
