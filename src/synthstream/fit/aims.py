@@ -170,7 +170,8 @@ def aims(
         groups: public constraints. Their columns' margins, and the tables within them, are those of their joint counts.
         ordered: whether columns whose codes have an order are looked for (:mod:`synthstream.fit.ordered`), and slopes
             that many columns have in common (:func:`synthstream.fit.lowrank.slope`). Grids of a place are none of
-            these: cells tell of their neighbours by coarser grids.
+            these: cells tell of their neighbours by coarser grids. And whether all tables together tell how strong
+            associations are (:mod:`synthstream.fit.strengths`).
         taken: variances of ``measured`` are so many times those of its errors: tables are shrunk less.
     """
     workload, left = measured.workload, LEFT if start is not None and len(start) else 1.0
