@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from synthstream.fit.targets import SMALLEST
+from synthstream.fit.targets import SMALLEST, in_parts
 from synthstream.workload import FloatArray, IntArray, Workload
 
 # Directions that are looked for at most, and steps of the search for them.
@@ -26,8 +26,6 @@ _TALL = 128
 _SHORT = 512
 # Tables of a column with itself are not known: found directions fill them in, so many times.
 _FILLS = 3
-# Parts of a direction are rounded to so many steps.
-_PRECISION = 2**20
 # At least this share of all pairs must be known.
 _KNOWN = 0.5
 
@@ -61,7 +59,7 @@ def slope(margin: FloatArray) -> FloatArray:
     weights = np.maximum(margin, 0.0) / max(float(np.maximum(margin, 0.0).sum()), SMALLEST)
     found = weights * (codes - float(weights @ codes))
     found /= max(float(np.sqrt(found @ found)), SMALLEST)
-    return np.asarray(np.round(found * _PRECISION) / _PRECISION)[:, None]  # for the reason below
+    return in_parts(found)[:, None]
 
 
 def common(

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from synthstream.fit.targets import SMALLEST, share_kept, simplex
+from synthstream.fit.targets import PARTS, SMALLEST, share_kept, simplex
 from synthstream.workload import FloatArray
 
 # How far neighbours resemble each other, in codes. Columns with fewer codes have little to gain, those with more take
@@ -32,8 +32,6 @@ _EVEN = 0.5
 _FACTORS = np.geomspace(0.1, 1e8, 46)
 # Estimates are rounded to such parts of a standard error: the last bits of a matrix product depend on the threads.
 _STEPS = 64
-# And what is left of noise, to such parts.
-_PARTS = 2**20
 
 
 class Basis(NamedTuple):
@@ -239,5 +237,5 @@ def evened(counts: FloatArray, noise: float) -> tuple[FloatArray, float]:
         best = alone
     _, length, kept = best
     vectors = _spectrum(counts.size, length)[1]
-    left = math.ceil(float(kept.mean()) * _PARTS) / _PARTS  # the last bits of eigenvalues depend on the processor
+    left = math.ceil(float(kept.mean()) * PARTS) / PARTS  # no less than there is
     return _rounded(mean + vectors @ (kept * ((counts - mean) @ vectors)), noise), noise * left

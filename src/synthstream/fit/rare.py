@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from synthstream.fit.targets import SMALLEST, simplex
+from synthstream.fit.targets import SMALLEST, in_parts, mixing, simplex
 from synthstream.workload import FloatArray
 
 # Counts above this many standard errors stand for themselves. True counts are taken to lie on a grid, in standard
@@ -24,8 +24,6 @@ _EDGES = np.arange(-6.0, 7.01, 0.1)
 _CENTRES = (_EDGES[1:] + _EDGES[:-1]) / 2
 # Steps of expectation and maximisation, and the share of codes that are taken never to occur before the first step.
 _STEPS, _NEVER = 100, 0.1
-# What is estimated is rounded to such parts: last bits of exp, and of matrix products, depend on the processor.
-_PARTS = 2**20
 
 
 def possible_margins(
@@ -96,7 +94,7 @@ def rare(counts: Sequence[FloatArray], errors: Sequence[float]) -> list[Rare]:
         with np.errstate(invalid="ignore"):
             joint /= joint.sum(axis=1, keepdims=True)
         clear = score >= _CLEAR
-        never, expected = (np.round(each * _PARTS) / _PARTS for each in (joint[:, 0], joint @ _GRID))
+        never, expected = (in_parts(each) for each in (joint[:, 0], joint @ _GRID))
         slack = error * np.where(clear, 1.0, np.minimum(expected, 1.0))
         found.append(Rare(np.where(clear, 1.0, 1 - never), clear, slack))
     return found
@@ -110,9 +108,6 @@ def _density(scores: FloatArray) -> FloatArray:
 def _prior(scores: FloatArray) -> FloatArray:
     """Distribution over the grid that makes observed scores likely."""
     number = np.histogram(scores, _EDGES)[0] / scores.size
-    density = _density(_CENTRES)
-    prior = np.full(_GRID.size, (1 - _NEVER) / (_GRID.size - 1))
-    prior[0] = _NEVER
-    for _ in range(_STEPS):
-        prior = prior * ((number / (density @ prior)) @ density)
-    return np.asarray(prior)
+    start = np.full(_GRID.size, (1 - _NEVER) / (_GRID.size - 1))
+    start[0] = _NEVER
+    return mixing(_density(_CENTRES), number, start, _STEPS)

@@ -6,7 +6,6 @@ and how strongly: where hardly one does, what stands out in a single table is no
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
@@ -14,15 +13,13 @@ import numpy as np
 from scipy.stats import gamma
 
 from synthstream.fit.ordered import Shrunk, nothing
-from synthstream.fit.targets import SMALLEST
+from synthstream.fit.targets import SMALLEST, in_parts, mixing
 from synthstream.workload import FloatArray
 
 # Strengths that are tried beside none at all; and how often their frequencies are estimated anew.
-_STRENGTHS, _STEPS = 40, 300
+_STRENGTHS, _STEPS = 40, 299
 # The weakest of them, in units of the least noise, and the strongest, in units of the largest that a table shows.
 _WEAKEST, _STRONGEST = 1e-3, 4.0
-# Shares are rounded to such parts: the last bits of exponentials, and of products of matrices, depend on the processor.
-_PARTS = 2**20
 # A table with a smaller sum of squared prior variances holds no association: one code has all events but a few.
 _HARDLY = 1e-12
 # A table may be off by no less than this share of the variance of its noise; and by no less than so many times the
@@ -56,7 +53,7 @@ class Noisy(NamedTuple):
 
 
 def moments(tables: Collection[Noisy], strengths: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Means and variances of these squares, for true strengths, shape ``(tables, strengths)``."""
+    """Means and variances of their squares, for true strengths, shape ``(tables, strengths)``."""
     sums = np.array([[float(np.sum(table.prior**power)) for power in (1, 2, 3, 4)] for table in tables])
     first, second, third, fourth = sums.T[:, :, None]
     noise, cells = np.array([[table.noise, table.cells.size / table.free] for table in tables]).T[:, :, None]
@@ -78,39 +75,32 @@ def shrunk_together(tables: Mapping[int, Noisy], left: float) -> dict[int, Shrun
     seen = {q: table for q, table in tables.items() if table.noise > 0 and table.spread > _HARDLY}
     if not seen:
         return found
-    units = [table.noise / math.sqrt(table.spread / table.cells.size) for table in seen.values()]
-    largest = max(table.square / table.spread for table in seen.values())
-    ends = _WEAKEST * min(units), _STRONGEST * max(largest, *units)
+    told = np.array([(table.square, table.spread, table.noise, table.cells.size) for table in seen.values()])
+    squares, spreads, noises, sizes = told.T[:, :, None]
+    units = noises / np.sqrt(spreads / sizes)
+    ends = _WEAKEST * units.min(), _STRONGEST * max((squares / spreads).max(), units.max())
     strengths = np.concatenate([[0.0], np.geomspace(*ends, _STRENGTHS)])
     mean, variance = moments(seen.values(), strengths)
-    squares = np.array([[table.square] for table in seen.values()])
     # A sum of squares is nearly a gamma variate of the same mean and variance (Satterthwaite 1946).
     likely = _posterior(np.asarray(gamma.logpdf(squares, mean**2 / variance, scale=variance / mean)))
     for (q, table), own in zip(seen.items(), likely, strict=True):
         some = np.flatnonzero(own)
         signals = np.multiply.outer(strengths[some], table.prior)
         each = signals / (signals + left * table.noise)
-        kept = _rounded(np.tensordot(own[some], each, axes=1))
+        kept = in_parts(np.tensordot(own[some], each, axes=1))
         apart = np.tensordot(own[some], (each - kept) ** 2, axes=1)
         doubt = left * kept.mean() + np.mean(apart * table.cells**2) / table.noise
-        found[q] = Shrunk(kept * table.cells, kept**2 * table.noise, kept * table.noise, float(_rounded(doubt)))
+        found[q] = Shrunk(kept * table.cells, kept**2 * table.noise, kept * table.noise, float(in_parts(doubt)))
     return found
 
 
 def _posterior(logs: FloatArray) -> FloatArray:
     """How likely each strength is for each table, shape ``(tables, strengths)``, from logarithms of likelihoods."""
     chances = np.exp(logs - logs.max(axis=1, keepdims=True))
-    frequencies = np.full(logs.shape[1], 1 / logs.shape[1])
-    for _ in range(_STEPS):
-        found = chances * frequencies
-        found /= found.sum(axis=1, keepdims=True)
-        frequencies = found.mean(axis=0)
-    found = _rounded(found)
+    tables, strengths = logs.shape
+    joint = chances * mixing(chances, np.full(tables, 1 / tables), np.full(strengths, 1 / strengths), _STEPS)
+    found = in_parts(joint / joint.sum(axis=1, keepdims=True))
     return np.asarray(found / found.sum(axis=1, keepdims=True))
-
-
-def _rounded(shares: FloatArray) -> FloatArray:
-    return np.asarray(np.round(shares * _PARTS) / _PARTS)
 
 
 def doubted(doubts: Mapping[int, float]) -> dict[int, float]:

@@ -25,6 +25,9 @@ ALONE, TOGETHER = 2.5, 1.5
 LEFT = 0.6
 # Exact counts are taken to have this variance, far below that of rounding to whole rows.
 SMALLEST = 1e-6
+# Estimated shares are rounded to such parts: last bits of exponentials, and of products of matrices, depend on the
+# processor.
+PARTS = 2**20
 
 
 class Remembered(NamedTuple):
@@ -138,6 +141,25 @@ def share_kept(values: FloatArray, prior: FloatArray, noise: float, left: float 
     excess = float(np.sum(prior * (values**2 - noise))) - _CAUTION * noise * np.sqrt(2 * spread)
     signal = max(0.0, excess / spread) * prior
     return np.asarray(signal / (signal + left * noise))
+
+
+def mixing(likely: FloatArray, weights: FloatArray, start: FloatArray, steps: int) -> FloatArray:
+    """How often each of some values occurs, so that what was observed is most likely: by expectation and maximization.
+
+    Args:
+        likely: of each observation if it comes of a value, but for a factor of its own; shape ``(observed, values)``.
+        weights: how often each was observed, with the sum 1.
+        start: what is taken before the first step, with the sum 1.
+    """
+    found = start
+    for _ in range(steps):
+        found = found * ((weights / (likely @ found)) @ likely)
+    return found
+
+
+def in_parts(shares: FloatArray) -> FloatArray:
+    """Rounded to ``PARTS``."""
+    return np.asarray(np.round(shares * PARTS) / PARTS)
 
 
 def simplex(values: FloatArray, total: FloatArray | float) -> FloatArray:
