@@ -20,7 +20,7 @@ from synthstream.measured import Measured
 from synthstream.privacy import Unit
 from synthstream.release.window import ticks_between
 from synthstream.stream.recovery import adopt
-from synthstream.synthesizers.contract import Asked
+from synthstream.synthesizers.contract import WindowAsked
 from synthstream.synthesizers.epochs import InEpochs
 from synthstream.synthesizers.simulation.seeded import SeededGate
 from synthstream.workload import FloatArray
@@ -301,7 +301,7 @@ def truth_of(frame: pl.DataFrame) -> dict[str, int]:
 # -- epochs in several parts --------------------------------------------------------------------------------------
 
 
-def asked(made: InEpochs, history: list[Measured], first: int) -> Asked:
+def asked(made: InEpochs, history: list[Measured], first: int) -> WindowAsked:
     """A window up to the last tick of a stream that was never stored."""
     last = len(history) - 1
 
@@ -310,7 +310,7 @@ def asked(made: InEpochs, history: list[Measured], first: int) -> Asked:
         shared = [made.covariance(s, t, history.__getitem__) for s, t in ticks]
         return np.asarray(shared[0] - 2 * shared[1] + shared[2])
 
-    return Asked(
+    return WindowAsked(
         first=first,
         last=last,
         newest=last,

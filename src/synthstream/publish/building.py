@@ -21,7 +21,7 @@ from synthstream.release.models import Model, RowModel
 from synthstream.release.release import Release, chain_head, seed_of
 from synthstream.release.series import counted, lines, running
 from synthstream.synthesizers.assembly import synthesizer_of
-from synthstream.synthesizers.contract import Asked, Models, Synthesizer, Windowed
+from synthstream.synthesizers.contract import Models, Synthesizer, WindowAsked, Windowed
 from synthstream.synthesizers.segments import Resumed, Segment, whole
 from synthstream.synthesizers.succession import carried_covariance, carried_model, carried_reading, promise_of
 from synthstream.workload import FloatArray, Workload
@@ -187,7 +187,7 @@ class Builder:
         head = hashlib.sha256(f"between {self.previous(first)} {self.previous(last + 1)}".encode()).hexdigest()
         newest = min([newest, *(resumed.start - 1 for resumed in self._later if resumed.start > last)])
         made, tables = self.synthesizer(last), self.synthesizer(last).first.tables
-        asked = Asked(
+        asked = WindowAsked(
             first=first,
             last=last,
             newest=newest,

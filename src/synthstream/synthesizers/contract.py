@@ -57,7 +57,7 @@ class TableMechanism(Mechanism, Protocol):
         """The tables that it may measure."""
 
 
-class Asked(NamedTuple):
+class WindowAsked(NamedTuple):
     """A window that is asked for, and what was measured before. Ticks are those of the stream.
 
     Args:
@@ -315,7 +315,7 @@ class Synthesizer(ABC, Generic[R, M]):
     # Why there are no windows; empty if there are.
     no_window = ""
 
-    def window(self, asked: Asked) -> Windowed:
+    def window(self, asked: WindowAsked) -> Windowed:
         """What was measured of the events of some ticks alone, and rows for it.
 
         Raises:

@@ -22,7 +22,7 @@ from synthstream.measured import Measured, pack_tables, unpack_tables
 from synthstream.release.series import small
 from synthstream.strategies.variances import shared
 from synthstream.synthesizers import audit_targets, bounds, windowing
-from synthstream.synthesizers.contract import Asked, AuditTargets, Expected, History, Models, Piece, Windowed
+from synthstream.synthesizers.contract import AuditTargets, Expected, History, Models, Piece, WindowAsked, Windowed
 from synthstream.synthesizers.simulation import tables
 from synthstream.synthesizers.tables import CLOSER, OfTables
 from synthstream.workload import CodeArray, FloatArray, IntArray, Workload
@@ -214,7 +214,7 @@ class InEpochs(OfTables):
     def audit_targets(self) -> AuditTargets:
         return audit_targets.of_epochs(self.mechanism)
 
-    def window(self, asked: Asked) -> Windowed:
+    def window(self, asked: WindowAsked) -> Windowed:
         """See :class:`Synthesizer`: whole epochs of one segment."""
         return windowing.of_epochs(self.mechanism, asked, self.how)
 

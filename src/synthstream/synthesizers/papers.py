@@ -28,7 +28,7 @@ from synthstream.papers.selective import Selective
 from synthstream.partition import Partition
 from synthstream.synthesizers import audit_targets, windowing
 from synthstream.synthesizers.bounds import LONG, picks_rule
-from synthstream.synthesizers.contract import Asked, AuditTargets, History, Models, Windowed
+from synthstream.synthesizers.contract import AuditTargets, History, Models, WindowAsked, Windowed
 from synthstream.synthesizers.points import OfPoints
 from synthstream.synthesizers.tables import OfTables
 from synthstream.workload import CodeArray, FloatArray, IntArray
@@ -150,7 +150,7 @@ class FromBatches(_OfSelected):
         return np.where(self.mechanism.selectable | total, each, np.nan)
 
     @override
-    def window(self, asked: Asked) -> Windowed:
+    def window(self, asked: WindowAsked) -> Windowed:
         """See :class:`Synthesizer`: the batches of its ticks together."""
         return windowing.of_batches(self, asked)
 

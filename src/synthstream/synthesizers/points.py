@@ -23,13 +23,13 @@ from synthstream.strategies.levels import ANYWHERE, Shape
 from synthstream.synthesizers import audit_targets
 from synthstream.synthesizers.clouds import cloud, cloud_between, upper_cloud
 from synthstream.synthesizers.contract import (
-    Asked,
     AuditTargets,
     Expected,
     History,
     Models,
     Piece,
     Synthesizer,
+    WindowAsked,
     Windowed,
 )
 from synthstream.synthesizers.simulation import points as simulated
@@ -112,7 +112,7 @@ class _OfEpochs(OfPoints[E]):
         """The number of events up to a tick, without what was read of nodes."""
 
     @override
-    def window(self, asked: Asked) -> Windowed[E, Cloud]:
+    def window(self, asked: WindowAsked) -> Windowed[E, Cloud]:
         """See :class:`Synthesizer`. Of one segment: readings of two have nothing in common."""
         start = asked.start
         first, last = asked.first - start, asked.last - start

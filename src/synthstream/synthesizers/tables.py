@@ -21,7 +21,6 @@ from synthstream.release.tables import TableRelease
 from synthstream.strategies.times import Refreshes
 from synthstream.synthesizers import audit_targets, bounds, windowing
 from synthstream.synthesizers.contract import (
-    Asked,
     AuditTargets,
     Expected,
     History,
@@ -30,6 +29,7 @@ from synthstream.synthesizers.contract import (
     RowErrors,
     Synthesizer,
     TableMechanism,
+    WindowAsked,
     Windowed,
 )
 from synthstream.synthesizers.simulation import tables
@@ -141,7 +141,7 @@ class Continual(Running):
         return audit_targets.of_marginals(self.mechanism)
 
     @override
-    def window(self, asked: Asked) -> Windowed:
+    def window(self, asked: WindowAsked) -> Windowed:
         """See :class:`Synthesizer`: differences of running counts."""
         return windowing.of_running_counts(asked, self.how)
 
@@ -233,6 +233,6 @@ class AtRefreshes(Running):
         return audit_targets.of_refreshed(self.mechanism)
 
     @override
-    def window(self, asked: Asked) -> Windowed:
+    def window(self, asked: WindowAsked) -> Windowed:
         """See :class:`Synthesizer`: differences of counts, of larger tables between the nearest refreshes."""
         return windowing.between_refreshes(self.mechanism, self.came(asked.own(asked.newest)), asked, self.how)

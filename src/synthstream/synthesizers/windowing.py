@@ -24,7 +24,7 @@ from synthstream.release.comparing import between_spans
 from synthstream.release.models import RowModel
 from synthstream.release.series import only
 from synthstream.strategies.times import Refreshes
-from synthstream.synthesizers.contract import Asked, Synthesizer, Windowed
+from synthstream.synthesizers.contract import Synthesizer, WindowAsked, Windowed
 from synthstream.workload import Workload
 
 # Rows of a window keep the shares of all events up to its end, except where the window's own measurement stands out of
@@ -49,7 +49,7 @@ class RowFitting(NamedTuple):
 PLAIN = RowFitting()
 
 
-def of_running_counts(asked: Asked, how: RowFitting) -> Windowed[Measured, RowModel]:
+def of_running_counts(asked: WindowAsked, how: RowFitting) -> Windowed[Measured, RowModel]:
     """Of tables that are all measured at every tick: the difference of running counts."""
     if asked.first < asked.cut:
         return _across_a_cut(asked, how)
@@ -58,7 +58,7 @@ def of_running_counts(asked: Asked, how: RowFitting) -> Windowed[Measured, RowMo
     return Windowed(own, _rows(asked, how, own, now if asked.first else None))
 
 
-def _counted(asked: Asked, now: Measured) -> Measured:
+def _counted(asked: WindowAsked, now: Measured) -> Measured:
     """The part of running counts, over columns that stayed the same, that came from the first tick on."""
     if asked.first == 0:
         return now
@@ -69,7 +69,7 @@ def _counted(asked: Asked, now: Measured) -> Measured:
     return replace(now, values=values, variance=asked.variance(), since=since, by_cell=None)
 
 
-def _across_a_cut(asked: Asked, how: RowFitting) -> Windowed[Measured, RowModel]:
+def _across_a_cut(asked: WindowAsked, how: RowFitting) -> Windowed[Measured, RowModel]:
     """The same where columns changed within the window: of the tables that were measured before it and at its end."""
     now = _running(asked.whole(asked.last), None)
     before = None if asked.first == 0 else _running(asked.whole(asked.first - 1), now.workload.marginals)
@@ -94,7 +94,7 @@ def _running(measured: Measured, among: tuple[tuple[int, ...], ...] | None) -> M
 
 
 def between_refreshes(
-    mechanism: Refreshed, came: Refreshes, asked: Asked, how: RowFitting
+    mechanism: Refreshed, came: Refreshes, asked: WindowAsked, how: RowFitting
 ) -> Windowed[Measured, RowModel]:
     """Of tables of which larger ones are measured at refreshes: these are counted between the nearest ones.
 
@@ -141,7 +141,7 @@ def between_refreshes(
     return Windowed(known, _rows(asked, how, own, all_of_it, then))
 
 
-def of_epochs(mechanism: Epochs, asked: Asked, how: RowFitting) -> Windowed[Measured, RowModel]:
+def of_epochs(mechanism: Epochs, asked: WindowAsked, how: RowFitting) -> Windowed[Measured, RowModel]:
     """Of tables that are measured once an epoch: exact sums of whole epochs, and rows for their pooled estimate.
 
     Raises:
@@ -174,7 +174,7 @@ def of_epochs(mechanism: Epochs, asked: Asked, how: RowFitting) -> Windowed[Meas
     return Windowed(exact, _rows(asked, how, replace(pool, tick=asked.last), all_of_it))
 
 
-def of_batches(made: Synthesizer, asked: Asked) -> Windowed[Measured, RowModel]:
+def of_batches(made: Synthesizer, asked: WindowAsked) -> Windowed[Measured, RowModel]:
     """Of ticks whose rows are fitted apart: their number in all, and the rows that were fitted to each of them."""
     if asked.first < asked.cut:
         raise NotReleased(
@@ -200,7 +200,7 @@ def of_batches(made: Synthesizer, asked: Asked) -> Windowed[Measured, RowModel]:
 
 
 def _rows(
-    asked: Asked, how: RowFitting, own: Measured, all_of_it: Measured | None, then: Earlier | None = None
+    asked: WindowAsked, how: RowFitting, own: Measured, all_of_it: Measured | None, then: Earlier | None = None
 ) -> Population:
     """Rows for a window's measurement, near the shares of all events up to its end.
 
@@ -229,7 +229,7 @@ def _as_many(rows: Population, measured: Measured, seed: int) -> Population:
     return Population(workload=rows.workload, codes=rows.codes[drawn])
 
 
-def _refuse_broken_epochs(mechanism: Epochs, asked: Asked) -> None:
+def _refuse_broken_epochs(mechanism: Epochs, asked: WindowAsked) -> None:
     """Raise unless ticks are whole epochs of one segment: all tables but the total were measured over epochs alone."""
     at, times = asked.start, mechanism.times
     begun = asked.first - at
@@ -243,7 +243,7 @@ def _refuse_broken_epochs(mechanism: Epochs, asked: Asked) -> None:
     )
 
 
-def _parts(asked: Asked) -> list[Measured]:
+def _parts(asked: WindowAsked) -> list[Measured]:
     """What was measured at the end of each part of each epoch of the segment, up to the last tick, which ends one."""
     found, end = list[Measured](), asked.last
     while end >= asked.start:
