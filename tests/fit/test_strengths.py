@@ -210,3 +210,21 @@ def test_what_many_tables_have_in_common_may_be_off_too() -> None:
     alone, beside = (beyond_noise(whole, known, before).doubts for before in (NOTHING, some))
     assert beside[0] == alone[0]
     assert beside[1] == pytest.approx(alone[1] + 20 / NOISE)
+
+
+@pytest.mark.parametrize(("hidden", "noise"), [(0.02, 40.0), (2.0, 300.0)], ids=["all is seen", "little is seen"])
+def test_a_column_of_one_code_changes_no_weight(hidden: float, noise: float) -> None:
+    """Nothing goes with it. All others go with a hidden variable."""
+    rng, codes = np.random.default_rng(13), np.zeros((20_000, 9), dtype=np.int32)
+    codes[:, :8] = np.clip(5 * (rng.random((20_000, 1)) + hidden * rng.normal(size=(20_000, 8))), 0, 4)
+    beside = Workload.all_up_to(2, sizes=(*(5,) * 8, 1))
+    values = beside.count(codes) + rng.normal(0, noise, beside.cells)
+    alone = Workload.all_up_to(2, sizes=(5,) * 8)
+    same = np.concatenate([values[beside.slice_of(m)] for m in alone.marginals])
+    told = [
+        aims(
+            Measured(tick=4, workload=one, values=own, variance=np.full(len(one.marginals), noise**2)), ordered=True
+        ).doubts
+        for one, own in ((alone, same), (beside, values))
+    ]
+    assert told[1][[beside.place[m] for m in alone.marginals]] == pytest.approx(told[0], abs=0.02)

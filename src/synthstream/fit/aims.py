@@ -327,7 +327,9 @@ def _associations(
     priors = [prior(margin / rows) for margin in margins]
     tables = Tables(workload, variance, noises, margins, priors, rows, how.left, how.ordered)
     grids = grids_of(how.groups)
-    plain = {q: a for q, a in whole.items() if grids.isdisjoint(workload.marginals[q])}
+    # With a column of one code nothing goes together.
+    free = {q: a for q, a in whole.items() if noises[q] > 0}
+    plain = {q: a for q, a in free.items() if grids.isdisjoint(workload.marginals[q])}
     best, doubts = beyond_noise(plain, tables), np.ones(len(workload.marginals))
     if how.ordered:
         joined = [set(group.columns) for group in how.groups]
@@ -338,7 +340,7 @@ def _associations(
                 doubts[q] = doubt
     found = best.found
     if grids:
-        crossed = {q: a for q, a in whole.items() if q not in plain}
+        crossed = {q: a for q, a in free.items() if q not in plain}
         found |= beyond_noise(crossed, tables._replace(ordered=False)).found
     for nest in nests_of(workload, how.groups):
         for q, mean, error in of_nest(nest, whole, tables):
