@@ -247,6 +247,24 @@ def test_categories_of_pandas_are_read_one_by_one() -> None:
         assert column.read(polars_frame(frame, ["x"])).tolist()[0] == 0
 
 
+@pytest.mark.parametrize(
+    ("cell", "odd"),
+    [
+        (Decimal("1.5"), Decimal("2.25")),
+        (7, Decimal("7.5")),
+        (UUID(int=3), "x"),
+        (MOMENT.replace(tzinfo=EAST), MOMENT),
+        (MOMENT.date(), MOMENT),
+        ((1, 2), 3),
+    ],
+)
+def test_no_category_of_pandas_decides_how_others_are_read(cell: Any, odd: Any) -> None:
+    """Arrow would guess one type of all of them."""
+    wanted = text(objects(cell))
+    for cells in ([cell], [cell, odd], [odd, cell]):
+        assert text(objects(*cells).astype("category"))[cells.index(cell)] == wanted[0]
+
+
 @dataclass(frozen=True)
 class Record:
     """Polars makes structs of a column that begins with one."""

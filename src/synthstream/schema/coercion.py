@@ -152,7 +152,8 @@ def _named(columns: Sequence[str]) -> str:
 
 
 def _pandas_column(name: str, column: Any) -> pl.Series:
-    if column.dtype == object:  # never let a guess at the type of the whole column decide what a cell is
+    # Never let a guess at the type of the whole column, or of all its categories, decide what a cell is.
+    if object in (column.dtype, getattr(getattr(column.dtype, "categories", None), "dtype", None)):
         return _objects(name, len(column), column.tolist().__getitem__)
     try:
         arrow = pa.array(column, from_pandas=True)
