@@ -956,6 +956,17 @@ def test_a_stream_without_events_ends(schedule: Any, horizon: int) -> None:
         assert np.isfinite(found.plain).all()
 
 
+@pytest.mark.parametrize("variance", [1e-290, 1e-312], ids=["squares leave all numbers", "shares do"])
+def test_an_epoch_of_no_events_by_its_number_has_none_whatever_the_counter_says(variance: float) -> None:
+    """Of an epsilon of hundreds: that number is weighed against the counter, and so is next to nothing."""
+    points, half = mechanism(), Block(level=0, values=np.array([0.0]), variance=variance)
+    blocks = (Block(level=NUMBER, values=np.array([0.0]), variance=variance), half)
+    ended = TreeMeasured(tick=0, begun=0.0, total=0.4, variance=0.03, blocks=blocks, closing=True, needs=())
+    found = cloud([ended], points)
+    assert found.number == 0
+    assert np.isfinite(found.errors).all()
+
+
 def test_the_number_of_a_last_epoch_of_which_nothing_is_read_is_that_of_an_open_one() -> None:
     """What the counter was off by when it began is taken out again. Its end may say as many events as its beginning."""
     points, blocks = mechanism(), (Block(level=NUMBER, values=np.array([900.0]), variance=0.5),)

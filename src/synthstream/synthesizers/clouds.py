@@ -17,6 +17,9 @@ from synthstream.measured import NUMBER, TreeMeasured
 
 # Levels from which on two fits side by side are worth a thread.
 _WORTH = 16
+# Fewer events are none: with an epsilon of hundreds an epoch's number is off by 1e-150 or less, and masses of so few,
+# made to add up to what the counter says, have errors beyond all floats.
+_SOME = 1e-100
 
 
 def cloud(history: Sequence[TreeMeasured], mechanism: Points) -> Cloud:
@@ -206,7 +209,7 @@ def _scale(fitted: Estimate, plain: Estimate, events: float, *, evenly: bool) ->
             whose noise is even over the box, as that of an epoch's own number is.
     """
     found = float(fitted.masses.sum())
-    scale = max(events, 0.0) / found if found > 0 else 0.0
+    scale = max(events, 0.0) / found if found > _SOME else 0.0
     for estimate in (fitted,) if evenly else (plain, fitted):
         np.multiply(estimate.masses, scale, out=estimate.masses)
         np.multiply(estimate.errors, scale**2, out=estimate.errors)
