@@ -7,6 +7,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import product
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -229,6 +230,21 @@ def test_rows_of_a_window_are_drawn_twice_only_where_there_are_too_few() -> None
         # Rows that stand for several events do so of a window, too: no more of them than there are.
         weighted = replace(rows, weights=np.full(50, 7))
         assert len(windowing._as_many(weighted, measured, 0).codes) == min(events, 50)
+
+
+@pytest.mark.parametrize("more", [500.0, -500.0, 0.0])
+def test_where_larger_tables_count_no_rows_a_window_may_have_some(more: float) -> None:
+    """By noise, or where rows take events away, the ticks that larger tables count may have none."""
+    workload = Workload.all_up_to(2, sizes=(2, 2))
+    codes = np.random.default_rng(1).integers(0, 2, (1000, 2)).astype(np.int32)
+    counts, variance = workload.count(codes).astype(float), np.full(4, 4.0)
+    every, beside, own = (
+        Measured(tick=9, workload=workload, values=counts * share, variance=variance)
+        for share in (1.0, -0.1, more / 1000)
+    )
+    asked: Any = SimpleNamespace(seed=3)
+    found = windowing._rows(asked, windowing.PLAIN, own, every, Earlier(beside, variance, window=True))
+    assert found.number == pytest.approx(max(more, 0.0), abs=5)
 
 
 def test_no_new_column_is_called_as_a_column_of_answers(tmp_path: Path) -> None:

@@ -217,7 +217,8 @@ def _rows(
         # As a release is at a refresh, where columns whose codes have an order are looked for.
         return fitted(own, memory=0.0, then=then, fresh=None if then is None else True)
     if then is not None:
-        rows = fitted(then.measured, start=_as_many(rows, then.measured, asked.seed), memory=_ALL)
+        beside = fitted(then.measured, start=_as_many(rows, then.measured, asked.seed), memory=_ALL)
+        rows = beside if beside.number else rows
     return fitted(own, start=_as_many(rows, own, asked.seed), memory=_ALL, then=then)
 
 
