@@ -60,7 +60,7 @@ def synthesizer_of(config: StreamConfig) -> Synthesizer:
         return _MAKERS[config.synthesizer.kind](config, budget)
     except ValueError as error:
         each = ". That epsilon is what is left for one event of a person" if config.privacy.unit.of_persons else ""
-        raise ConfigError(f"{config.name}: {error}{each}") from error
+        raise ConfigError(f"{config.name}: {str(error).rstrip('.')}{each}") from error
 
 
 def claim_of(config: StreamConfig, mechanism: Mechanism, *, resumed: bool = False) -> Claim:
