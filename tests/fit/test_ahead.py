@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 
 import numpy as np
 import pytest
 
-from synthstream.fit.ahead import Ahead
+from synthstream.fit.ahead import Ahead, _beyond_columns
 from synthstream.workload import FloatArray, Workload
 
 SIZES = (2, 3, 4)
@@ -69,13 +70,14 @@ def test_the_number_gains_the_most_where_all_tables_are_equally_off() -> None:
     assert 0.2 < noise / left < 1
 
 
-@pytest.mark.parametrize("scale", [1.0, 20.0])
+@pytest.mark.parametrize("scale", [1.0, 10.0])
 def test_how_far_tables_were_off_is_told_beyond_noise_and_chance(scale: float) -> None:
     rng, events = np.random.default_rng(0), 1e4
     guessed = np.full(100, events / 100)
-    off = np.where(np.arange(100) % 2, 1, -1) * np.sqrt(np.repeat([4e-4, 1e-4], 10) / 100)[:, None] * events
+    signs = np.multiply.outer(*[np.where(np.arange(10) % 2, 1, -1)] * 2).ravel()
+    off = signs * np.sqrt(np.repeat([4e-4, 1e-4], 10) / 100)[:, None] * events
     found = {31 + q: rng.poisson(guessed + own) + rng.laplace(0, scale, 100) for q, own in enumerate(off)}
-    number, upper, lower = WIDE.shown(found, np.full(CELLS, events / 100), scales(1 / scale, [1])[1], events)
+    number, upper, lower = WIDE.shown(found, np.full(CELLS, events / 100), scales(1 / scale, [1])[1])
     assert number == 20
     assert [upper, lower] == pytest.approx([4e-4, 1e-4], rel=0.25)
 
@@ -83,6 +85,44 @@ def test_how_far_tables_were_off_is_told_beyond_noise_and_chance(scale: float) -
 def test_where_noise_hides_all_it_is_what_was_taken_for_granted() -> None:
     rng = np.random.default_rng(0)
     found = {31 + q: rng.laplace(0, 500, 100) for q in range(6)}
-    assert WIDE.shown(found, np.zeros(CELLS), scales(1 / 500, [1])[1], 10.0)[1:] == pytest.approx(
-        [9e-4, 9e-4], rel=1e-3
-    )
+    assert WIDE.shown(found, np.zeros(CELLS), scales(1 / 500, [1])[1])[1:] == pytest.approx([9e-4, 9e-4], rel=1e-3)
+
+
+def test_what_columns_alone_are_off_is_no_association() -> None:
+    """Nor is a number of events that was guessed too high: of skewed columns, too."""
+    one, other = np.array([0.9, *[0.1 / 9] * 9]), np.array([0.5, 0.3, *[0.2 / 8] * 8])
+    guess = np.zeros(CELLS)
+    tables = range(31, 36)
+    for q in tables:
+        WIDE.workload.table(guess, q)[...] = 2e4 * np.outer(one, other)
+    moved = 1e4 * np.outer(np.roll(one, 1) * 0.05 + one * 0.95, other)
+    rng = np.random.default_rng(0)
+    found = {q: rng.poisson(moved).ravel() + rng.laplace(0, 5, 100) for q in tables}
+    _, upper, _ = WIDE.shown(found, guess, scales(1 / 5, [1])[1])
+    assert upper < 1e-5
+    held = 2e4 * np.outer(one, other) + 100 * np.multiply.outer(*[np.array([1, -1, *[0] * 8])] * 2)
+    together = {q: rng.poisson(held).ravel() + rng.laplace(0, 5, 100) for q in tables}
+    _, upper, lower = WIDE.shown(together, guess, scales(1 / 5, [1])[1])
+    assert [upper, lower] == pytest.approx([4 * (100 / 2e4) ** 2] * 2, rel=0.3)
+
+
+@pytest.mark.parametrize("sizes", [(6, 4), (6, 4, 3)])
+def test_noise_and_chance_of_what_is_beyond_columns_are_what_they_are_taken_to_be(
+    sizes: tuple[int, ...],
+) -> None:
+    rng = np.random.default_rng(0)
+    shares = [rng.dirichlet(np.ones(size)) for size in sizes]
+    guess = 500 * functools.reduce(np.multiply.outer, shares)
+    noise = [_beyond_columns(rng.normal(size=sizes), guess) for _ in range(4000)]
+    assert np.mean([one.square for one in noise]) == pytest.approx(noise[0].cells, rel=0.05)
+    chance = [_beyond_columns(rng.poisson(guess) - guess, guess) for _ in range(4000)]
+    assert np.mean([one.square for one in chance]) == pytest.approx(500 * chance[0].chance, rel=0.05)
+
+
+def test_where_hardly_anything_goes_together_single_columns_have_the_budget() -> None:
+    """Noise of a column is sqrt(2) * 10 cells * scale / events in all: .14 of them."""
+    few = scales(1.0, range(1, 11))
+    for apart, number in ((0.05, 1), (0.27, 1), (0.3, 8), (1.0, 8)):
+        shown = np.array([8.0, apart**2 / 100, apart**2 / 100])
+        assert WIDE.number(few, 1000.0, shown, whole=True) == number
+        assert WIDE.number(few, 1000.0, shown, whole=False) >= 8

@@ -217,7 +217,7 @@ def test_a_guess_has_the_margins_of_the_epoch_and_the_association_of_the_rows() 
         variance=np.full(2, 25.0),
     )
     now = table(3000.0, 0.7)
-    found = ahead.guess(3000.0, np.concatenate([now.sum(axis=1), now.sum(axis=0)]))
+    found = ahead.guess(3200.0, np.concatenate([now.sum(axis=1), now.sum(axis=0)]))  # by a noisy total
     own = found[WORKLOAD.slice_of((0, 1))].reshape(SIZES)
     assert own.sum(axis=1) == pytest.approx([2100, 900], rel=0.05)
     assert own[0, 2] == 0

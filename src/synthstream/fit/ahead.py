@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
+from typing import NamedTuple
 
 import numpy as np
 
@@ -25,8 +26,9 @@ _LEAST = 1e-3  # of the square of that distance
 _POOLED = 0.5
 # Fewer are not measured, unless tables of one column need the budget: what one epoch shows of so few says little.
 _FEW = 8
-# Where all noise in a table of one column, in relation to the events, is more than this, larger ones get less.
-_NOISY = 0.18
+# Where all noise in a table of one column, in relation to the events, is more than this, larger ones get less; and
+# where that of half of them is more than this part of what the farthest larger ones were off, next to nothing.
+_NOISY, _DROWNED = 0.18, 0.5
 # Rounds of iterative proportional fitting.
 _ROUNDS = 6
 _MOST_PARTS = 4
@@ -76,36 +78,40 @@ class Ahead:
         number. Distances are a power of their rank, through the means of the upper and of the lower half of those that
         the epoch before measured.
 
-        Where tables of one column are noisy beside the events, larger ones get less of the budget in proportion.
+        Where tables of one column are noisy beside the events, larger ones get less of the budget in proportion. Where
+        the farthest tables were hardly farther off than that noise, it is worth more to lower it: one of them is
+        measured, which tells when that changes.
         """
         numbers, cells, larger = np.array(list(scales)), self._cells, self.workload.order == 2
         each = np.array([scale[larger].max() for scale in scales.values()])
         noise = _POOLED * cells * 2 * (each / events) ** 2
-        if whole and (known := self._noise(scales[int(numbers[-1])])):
+        known = self._noises(scales[int(numbers[-1])]) / events
+        if whole and known.size:
+            if shown[0] and _DROWNED * np.sqrt(cells * shown[1]) < np.median(known):
+                return int(numbers[0])
             part = numbers / each
-            few = max(int(np.sum(part <= _NOISY * events / known * part.max())), 1)
+            few = max(int(np.sum(part <= _NOISY / known.mean() * part.max())), 1)
             numbers, noise = numbers[:few], noise[:few]
         distances = _FARTHEST**2 / cells / np.arange(1, numbers.max() + 1)
         if shown[0]:
             measured, upper, lower = shown.tolist()
             power = float(np.clip(np.log(upper / lower) / np.log(3), _FLAT, _STEEP)) if measured > 1 else 1.0
-            distances = np.minimum(lower * (0.75 * measured * distances / distances[0]) ** power, 3 * upper)
+            middle = max(0.25 * measured, 1.0)  # rank of the upper half's
+            distances = upper * np.minimum((middle * distances / distances[0]) ** power, 3.0)
         gains = [np.sum(distances[:n] ** 2 / (distances[:n] + v)) for n, v in zip(numbers, noise, strict=True)]
         return int(max(numbers[np.argmax(gains)], min(_FEW, numbers[-1])))
 
-    def shown(
-        self, found: Mapping[int, FloatArray], guessed: FloatArray, scales: FloatArray, events: float
-    ) -> FloatArray:
+    def shown(self, found: Mapping[int, FloatArray], guessed: FloatArray, scales: FloatArray) -> FloatArray:
         """See :class:`EpochPlanner`: how many tables, and the mean of their squared distances, by halves.
 
-        Distances are of shares of the events, beyond noise and chance, each mean drawn to what is taken for granted
-        by as much as its own noise says.
+        Distances are of shares of the events, beyond what their columns alone are off, noise and chance; each mean is
+        drawn to what is taken for granted by as much as its own noise says.
         """
-        before, events, scale = self.usual[1], max(events, 1.0), scales[list(found)]
-        cells = np.array([table.size for table in found.values()])
-        off = [table - guessed[self.workload.slice_at(q)] for q, table in found.items()]
-        squares = np.array([np.sum(each**2) for each in off])
-        distances = (squares - 2 * cells * scale**2 - events) / events**2
+        before, scale, guesses = self.usual[1], scales[list(found)], [self.workload.table(guessed, q) for q in found]
+        each = [_beyond_columns(v.reshape(g.shape) - g, g) for v, g in zip(found.values(), guesses, strict=True)]
+        squares, cells, chance = np.array(each).T
+        events = np.maximum([guess.sum() for guess in guesses], 1.0)
+        distances = (squares - 2 * cells * scale**2 - events * chance) / events**2
         noise = (20 * cells * scale**4 + 8 * scale**2 * np.maximum(distances, before) * events**2) / events**4
         order = np.argsort(distances)[::-1]
         means = []
@@ -114,10 +120,9 @@ class Ahead:
             means.append(max(float(np.average([distances[half].mean(), before], weights=weights)), _LEAST * before))
         return np.array([len(found), max(means), means[1]])
 
-    def _noise(self, scales: FloatArray) -> float:
-        """Sum of the sizes of all noise in a table of one column, mean over these; 0 if there are none."""
-        one = self.workload.order == 1
-        return float(np.mean(np.sqrt(2) * (self.workload.lengths * scales)[one])) if one.any() else 0.0
+    def _noises(self, scales: FloatArray) -> FloatArray:
+        """Sum of the sizes of all noise in each table of one column."""
+        return np.asarray(np.sqrt(2) * (self.workload.lengths * scales)[self.workload.order == 1])
 
     @property
     def usual(self) -> FloatArray:
@@ -166,7 +171,7 @@ class Ahead:
         return tables
 
     def _margins(self, known: Parts, events: float, singles: FloatArray, noise: FloatArray) -> list[FloatArray]:
-        """Smoothed counts of each column's codes over the epoch."""
+        """Smoothed counts of each column's codes over the epoch, of as many events as all its tables say together."""
         before = int(np.sum(known.ends < self.begun))
         values, variance = np.zeros(known.column.size), np.full(known.column.size, np.inf)
         place = 0
@@ -188,7 +193,42 @@ class Ahead:
         )
         counts = np.maximum((smooth(parts).shares * parts.size[:, None])[before:].sum(axis=0), 0.0)
         sums = np.maximum(np.add.reduceat(counts, parts.places), 1.0)
-        return np.split(counts * (events / sums)[parts.column], parts.places[1:])
+        known_events = parts.size[before:].sum()  # the total's counter alone may be off by a third of an epoch
+        return np.split(counts * (known_events / sums)[parts.column], parts.places[1:])
+
+
+class _Off(NamedTuple):
+    """How far a table is from what was guessed, beyond what its columns alone are.
+
+    Args:
+        square: sum over cells of the square.
+        cells: how many times the variance of a cell's noise is part of that: the squared Frobenius norm of the matrix
+            that takes away what columns alone change. Of even columns it is the number of cells that are then free.
+        chance: how many times the number of events is, by chance, if columns are independent.
+    """
+
+    square: float
+    cells: float
+    chance: float
+
+
+def _beyond_columns(off: FloatArray, guess: FloatArray) -> _Off:
+    """What is left of ``off`` without what shares of its columns alone would change in a table of independent ones."""
+    axes = range(off.ndim)
+    own = [off.sum(axis=tuple(a for a in axes if a != axis)) for axis in axes]
+    shares = []
+    for axis in axes:
+        counts = np.maximum(guess.sum(axis=tuple(a for a in axes if a != axis)), _TINY)
+        shares.append(counts / counts.sum())
+    left = off - off.sum() * reduce(np.multiply.outer, shares)
+    for axis in axes:
+        moved = own[axis] - off.sum() * shares[axis]
+        left = left - reduce(np.multiply.outer, [moved if a == axis else shares[a] for a in axes])
+    even, sizes = np.array([np.sum(share**2) for share in shares]), np.array(off.shape)
+    whole, apart, free = np.prod(sizes * even), 1 / (sizes * even) - 1, (sizes - 2) / (sizes * even) + 1
+    cells = off.size - 2 * (1 + np.sum(sizes - 1)) + whole * ((1 + apart.sum()) ** 2 + np.sum(free - apart**2))
+    chance = 1 - np.prod(even) * (1 + np.sum(1 / even - 1))
+    return _Off(float(np.sum(left**2)), float(cells), float(chance))
 
 
 def raked(table: FloatArray, margins: Sequence[FloatArray]) -> FloatArray:

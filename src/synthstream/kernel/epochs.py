@@ -240,7 +240,7 @@ class Epochs(TableMechanism):
             drawn = self._drawn([(q,) for q in tables.tolist()], exact, gate, number)
             released |= drawn
             after |= {"open": np.zeros_like(exact), "closed_total": running[0]}
-            after |= {"shown": plan.shown(drawn, guessed, self.spreads[number], events)} if "shown" in state else {}
+            after |= {"shown": plan.shown(drawn, guessed, self.spreads[number])} if "shown" in state else {}
         rows = float(running[-1]) if self.counts_rows else None
         return after, self.described(tick, list(released), np.concatenate(list(released.values())), since, rows)
 

@@ -34,16 +34,13 @@ class EpochPlanner(Protocol):
             whole: whether the epoch has one part: then fewer larger tables leave more for tables of one column.
         """
 
-    def shown(
-        self, found: Mapping[int, FloatArray], guessed: FloatArray, scales: FloatArray, events: float
-    ) -> FloatArray:
+    def shown(self, found: Mapping[int, FloatArray], guessed: FloatArray, scales: FloatArray) -> FloatArray:
         """How far the larger tables of the epoch that ends now were from what was guessed, shape ``(3,)``.
 
         Args:
             found: what was measured of each, by its position in the workload.
             guessed: over all cells.
             scales: of the noise in a cell of each table of the workload.
-            events: of the epoch, by the noisy total.
         """
 
     def guess(self, events: float, singles: FloatArray) -> FloatArray:
