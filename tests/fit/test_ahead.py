@@ -126,3 +126,17 @@ def test_where_hardly_anything_goes_together_single_columns_have_the_budget() ->
         shown = np.array([8.0, apart**2 / 100, apart**2 / 100])
         assert WIDE.number(few, 1000.0, shown, whole=True) == number
         assert WIDE.number(few, 1000.0, shown, whole=False) >= 8
+    assert WIDE.number(few, 1e5, np.zeros(3), whole=True) >= 8  # nothing was shown before the first epoch
+
+
+def test_one_long_column_does_not_decide_that_nothing_goes_together() -> None:
+    ahead = Ahead(workload=Workload.all_up_to(2, sizes=(*(10,) * 5, 3000)))
+    cells = float(np.sqrt(np.mean(ahead.workload.lengths[ahead.workload.order == 2] ** 2.0)))
+    noise = {k: np.full(ahead.workload.order.size, float(k)) for k in range(1, 16)}
+    assert ahead.number(noise, 7e4, np.array([8.0, *[0.2**2 / cells] * 2]), whole=True) > 1
+
+
+def test_a_half_that_noise_puts_near_nothing_does_not_hide_the_other() -> None:
+    few = scales(1.0, (8, 12, 16, 24, 32))
+    told = [WIDE.number(few, 2e4, np.array([20.0, 4e-3, lower]), whole=False) for lower in (1e-4, 1e-5, 1e-7)]
+    assert told[0] == told[1] == told[2] > 8
