@@ -93,7 +93,7 @@ def seen(
     if kind == "hypercube":
         text = text.replace("epsilon = 2.0", "epsilon = 30.0")  # or no count is renewed within so few events
     if kind == OPEN:
-        text = text.replace("picks = 1\n", "").replace("epsilon = 2.0", "epsilon = 0.3")
+        text = text.replace("picks = 1\n", "").replace("epsilon = 2.0", "epsilon = 0.7")
     if "points" not in kind and kind != "hypercube":
         text += '[[columns]]\nname = "up"\ntype = "boolean"\n'  # so that there are tables to choose from
     config = StreamConfig.from_toml(text, base=folder)
