@@ -14,6 +14,7 @@ import numpy as np
 
 from synthstream.fit.drift import Parts, smooth
 from synthstream.fit.population import Population
+from synthstream.fit.targets import sums_of
 from synthstream.workload import FloatArray, Workload
 
 # Larger tables are taken to be so far from what is guessed, the sum of absolute differences of shares: each, where an
@@ -193,8 +194,8 @@ class Ahead:
         )
         counts = np.maximum((smooth(parts).shares * parts.size[:, None])[before:].sum(axis=0), 0.0)
         sums = np.maximum(np.add.reduceat(counts, parts.places), 1.0)
-        known_events = parts.size[before:].sum()  # the total's counter alone may be off by a third of an epoch
-        return np.split(counts * (known_events / sums)[parts.column], parts.places[1:])
+        came = parts.size[before:].sum()  # the total's counter alone may be off by a third of an epoch
+        return np.split(counts * (came / sums)[parts.column], parts.places[1:])
 
 
 class _Off(NamedTuple):
@@ -215,14 +216,11 @@ class _Off(NamedTuple):
 def _beyond_columns(off: FloatArray, guess: FloatArray) -> _Off:
     """What is left of ``off`` without what shares of its columns alone would change in a table of independent ones."""
     axes = range(off.ndim)
-    own = [off.sum(axis=tuple(a for a in axes if a != axis)) for axis in axes]
-    shares = []
-    for axis in axes:
-        counts = np.maximum(guess.sum(axis=tuple(a for a in axes if a != axis)), _TINY)
-        shares.append(counts / counts.sum())
+    counts = [np.maximum(sums_of(guess, axis), _TINY) for axis in axes]
+    shares = [own / own.sum() for own in counts]
     left = off - off.sum() * reduce(np.multiply.outer, shares)
     for axis in axes:
-        moved = own[axis] - off.sum() * shares[axis]
+        moved = sums_of(off, axis) - off.sum() * shares[axis]
         left = left - reduce(np.multiply.outer, [moved if a == axis else shares[a] for a in axes])
     even, sizes = np.array([np.sum(share**2) for share in shares]), np.array(off.shape)
     whole, apart, free = np.prod(sizes * even), 1 / (sizes * even) - 1, (sizes - 2) / (sizes * even) + 1

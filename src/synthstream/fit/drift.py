@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from synthstream.fit.targets import simplex
+from synthstream.fit.targets import simplex, sums_of
 from synthstream.measured import Measured
 from synthstream.workload import FloatArray, IntArray
 
@@ -143,7 +143,7 @@ def parts_of(history: Sequence[Measured], sizes: Sequence[int], covariance: Floa
             first = int(np.searchsorted(ends, measured.since[q]))
             for axis, column in enumerate(marginal):
                 here = slice(int(codes[column]), int(codes[column + 1]))
-                margin = table.sum(axis=tuple(a for a in range(len(shape)) if a != axis))
+                margin = sums_of(table, axis)
                 margin_noise = max(float(measured.variance[q]), _SMALLEST) * table.size / shape[axis]
                 _join(values[first : p + 1, here], variance[first : p + 1, here], margin, margin_noise)
     rows = None if history[-1].rows is None else np.array([m.rows for m in history], dtype=np.float64)

@@ -18,6 +18,7 @@ import numpy as np
 from synthstream.constraints import Group
 from synthstream.fit.drift import Parts, Seen, Smooth, likelihoods, parts_of, smooth, smoothed
 from synthstream.fit.joints import possible
+from synthstream.fit.targets import sums_of
 from synthstream.measured import Measured
 from synthstream.workload import FloatArray, Workload
 
@@ -194,8 +195,7 @@ def _off(parts: Parts, found: Smooth, marginal: tuple[int, ...], counts: FloatAr
     """
     table, more = counts.reshape([parts.sizes[c] for c in marginal]), 0.0
     for axis, column in enumerate(marginal):
-        others = tuple(a for a in range(table.ndim) if a != axis)
-        gap = table.sum(axis=others) - found.running[parts.column == column]
+        gap = sums_of(table, axis) - found.running[parts.column == column]
         cells = table.size / gap.size
         square, noise = float(np.mean(gap**2)), float(found.variance[column]) + error * cells
         if square > _CLEAR**2 * noise:

@@ -63,7 +63,7 @@ def margins_of(measured: Measured, total: float) -> tuple[list[FloatArray], list
         table = workload.table(measured.values, q)
         for axis, column in enumerate(marginal):
             weight = shape[axis] / (variance[q] * workload.lengths[q])
-            weighted[column] += weight * _sums(table, axis)
+            weighted[column] += weight * sums_of(table, axis)
             precision[column] += weight
     margins, errors = [], []
     for size, sums, weight in zip(workload.sizes, weighted, precision, strict=True):
@@ -116,11 +116,11 @@ def with_margins(table: FloatArray, margins: Sequence[FloatArray]) -> FloatArray
     moved = table + (len(margins) - 1) * (table.sum() - margins[0].sum()) / table.size
     for axis, margin in enumerate(margins):
         view = tuple(-1 if a == axis else 1 for a in range(table.ndim))
-        moved = moved + ((margin - _sums(table, axis)) * margin.size / table.size).reshape(view)
+        moved = moved + ((margin - sums_of(table, axis)) * margin.size / table.size).reshape(view)
     return np.asarray(moved)
 
 
-def _sums(table: FloatArray, axis: int) -> FloatArray:
+def sums_of(table: FloatArray, axis: int) -> FloatArray:
     """Sums over all columns of a table but one."""
     return np.asarray(table.sum(axis=tuple(a for a in range(table.ndim) if a != axis)))
 
