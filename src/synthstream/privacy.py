@@ -30,6 +30,19 @@ _SMALLEST_EPSILON, _SMALLEST_RHO = 1e-6, 1e-12
 WIDER, CHEAPER = 1 + 1e-12, 1 - 1e-12
 
 
+def stated(value: float) -> str:
+    """An epsilon or a delta in words: in six digits, or as many as it takes to promise no more than is kept.
+
+    Rounded down it is off by no more than noise is wider than it has to be.
+
+    Example:
+        >>> stated(1.0), stated(1e-9), stated(math.log(2)), stated(math.log(3)), stated(0.1 + 0.2)
+        ('1', '1e-09', '0.6931472', '1.0986123', '0.3')
+    """
+    texts = (f"{value:.{digits}g}" for digits in range(6, 18))
+    return next(text for text in texts if float(text) >= value * CHEAPER)
+
+
 def l1_sensitivity(neighbours: Neighbours) -> int:
     """How far one unit moves a table, as a sum over its cells: 1 if a row comes or goes, 2 if it is replaced."""
     return 1 if neighbours == "add-remove" else 2
@@ -334,9 +347,9 @@ class Claim:
         """One precise sentence."""
         span = "for ever" if self.horizon is None else f"over all {self.horizon} ticks"
         kind = (
-            f"{budget.epsilon:g}-differential privacy (pure)"
+            f"{stated(budget.epsilon)}-differential privacy (pure)"
             if budget.pure
-            else f"({budget.epsilon:g}, {budget.delta:g})-differential privacy"
+            else f"({stated(budget.epsilon)}, {stated(budget.delta)})-differential privacy"
         )
         replaced = "replaced by another one of the same tick"
         change = {"add-remove": "added or removed", "replace-one": replaced}[self.neighbours]

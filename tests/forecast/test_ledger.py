@@ -98,3 +98,13 @@ def test_a_stream_that_went_on_is_counted_once(tmp_path: Path) -> None:
     (total,) = ledgers([(paths[1], load(paths[1]))] * 2, begun).sums
     assert total.epsilon == pytest.approx(1.0, rel=1e-6)
     assert total.streams == ("visits",)
+
+
+def test_no_sum_is_said_to_be_less_than_it_is(tmp_path: Path) -> None:
+    """In six digits these add up to 2.19722, and their deltas to 1e-09."""
+    for name, state in (("one", "a"), ("two", "b")):
+        text = stream_toml(WARD, SINK, name=name, epsilon=1.0986122886681098, delta=5.0000049e-10)
+        (tmp_path / f"{name}.toml").write_text(text.replace('"state"', f'"{state}"').replace("releases", name))
+    told = CliRunner().invoke(app, ["ledger", *(str(path) for path in sorted(tmp_path.glob("*.toml")))]).stdout
+    assert "simply added up, epsilon = 2.197225 at delta = 1.000001e-09" in " ".join(told.split())
+    assert "(1.0986123, 5.000005e-10)-differential privacy" in " ".join(told.split())

@@ -193,6 +193,8 @@ def test_places_have_a_map_of_all_events_and_of_each_value(made: Made, tmp_path:
         (4.5, "1e-9", ["The promise is weak: ε = 4.5 is large.", "more than 90.1 times"], ["next to", "giving away"]),
         (50.0, "1e-9", ["ε = 50 promises next to nothing.", "so much more likely"], ["giving away", "times as likely"]),
         (1.0, "1e-3", ["weak: there is a chance of one in 1,000 that it does not hold at all"], ["giving away"]),
+        (1.0986122886681098, "1e-9", ["with ε = 1.0986123, no", "(ε, δ) = (1.0986123, 1e-9)"], ["1.09861,"]),
+        (1.0, "1.047e-3", ["weak: there is a chance of one in 950 that it does not hold at all"], ["giving away"]),
         (50.0, "0.3", ["There is a chance of one in 3.3 that it does"], ["giving away", "times as likely"]),
     ],
 )

@@ -21,6 +21,7 @@ from synthstream.privacy import (
     above,
     below,
     l1_sensitivity,
+    stated,
 )
 
 PERSON = Unit(kind="person", max_events=20)
@@ -95,6 +96,20 @@ def test_units_in_words() -> None:
     assert "epsilon counts k times, and with delta above 0 more" in capped.meaning
     assert "at most 1 row counts;" in replace(PERSON, max_events=1).meaning
     assert "A row that takes an event away counts as one of them." in replace(PERSON, signed=True).meaning
+
+
+@pytest.mark.parametrize("number", [math.log(3), 2.0000049, 1 / 3, 10.00004, 1.0000049e-9, 1 - 2**-20])
+def test_words_promise_no_less_than_the_budget_is(number: float) -> None:
+    """ln 3 in six digits is less than it is: 1.09861."""
+    assert number * (1 - 1e-12) <= float(stated(number)) < number * (1 + 1e-6)
+    epsilon, delta = (number, 0.0) if number > 1e-3 else (1.0, number)
+    words = CLAIM.words(Budget(epsilon=epsilon, delta=delta))
+    assert f"{stated(number)}-diff" in words if delta == 0 else f"(1, {stated(number)})-diff" in words
+
+
+@pytest.mark.parametrize("number", [1.0, 0.3, 0.1 + 0.2, 1e-9, 1e-06, 4.25, 50.0, 0.0])
+def test_six_digits_are_said_as_they_are_and_rounding_of_a_sum_is_not(number: float) -> None:
+    assert stated(number) == f"{number:g}"
 
 
 def test_a_delta_may_be_none_or_from_its_smallest_on() -> None:

@@ -178,6 +178,7 @@ def succeed_command(
     Example: synthstream succeed stream.toml new.toml
     """
     from synthstream.config.config import load
+    from synthstream.privacy import stated
     from synthstream.publish.outlets import simulated
     from synthstream.stream.succession import changes_of, planned, succeed
     from synthstream.synthesizers.succession import promise_of, waits_as_other
@@ -198,7 +199,8 @@ def succeed_command(
             "Running counts keep the noise of before. How much, and whether larger tables go on, says: "
             f"synthstream plan {new} --after {config}"
         )
-        sure(f"{old.name} ends, and {new} spends epsilon = {loaded.privacy.budget.epsilon:g} of its own, for good")
+        spent = stated(loaded.privacy.budget.epsilon)
+        sure(f"{old.name} ends, and {new} spends epsilon = {spent} of its own, for good")
     found = succeed(old, loaded, read_again=read_again, simulate=seed if simulate else None)
     cut = found.cuts[-1]["tick"]
     say(

@@ -260,6 +260,7 @@ def ledger_command(
     """
     from synthstream.config.config import load
     from synthstream.forecast.ledger import NOTE, ledgers
+    from synthstream.privacy import stated
     from synthstream.stream.opening import begun
 
     found = ledgers([(path, load(path)) for path in configs], begun)
@@ -274,8 +275,8 @@ def ledger_command(
     for total in found.sums:
         shown.print(f"Sum for {total.unit}, {total.neighbours}: {', '.join(total.streams)}", style="bold")
         shown.print(
-            f"  epsilon = {_up(total.epsilon)} at delta = {total.delta:g} (rho = {_up(total.rho)}); simply added up, "
-            f"epsilon = {total.plain[0]:g} at delta = {total.plain[1]:g}"
+            f"  epsilon = {_up(total.epsilon)} at delta = {stated(total.delta)} (rho = {_up(total.rho)}); "
+            f"simply added up, epsilon = {stated(total.plain[0])} at delta = {stated(total.plain[1])}"
         )
     for path in found.left_out:
         shown.print(f"Not counted again: {path}, which another one of these goes on from, or is the same.")

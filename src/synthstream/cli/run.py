@@ -301,6 +301,8 @@ def _described(stream: Stream, shown: Console, told: set[str]) -> None:
 def _summary(
     console: Console, stream: Stream, path: Path, *, files: int, simulate: bool, until: datetime | None
 ) -> None:
+    from synthstream.privacy import stated
+
     loaded, closed, new = stream.config, stream.closed, stream.new
     spent, horizon = stream.status()["spent"][-1], loaded.clock.horizon
     left = f", {len(stream.findings)} could not be" if stream.findings else ""
@@ -310,7 +312,7 @@ def _summary(
     )
     if not simulate and closed == new:  # the budget was spent now, not by an earlier run
         console.print(
-            f"Spent: epsilon = {spent['epsilon']:g}, delta = {spent['delta']:g}, once, for "
+            f"Spent: epsilon = {stated(spent['epsilon'])}, delta = {stated(spent['delta'])}, once, for "
             + ("all ticks for ever." if horizon is None else f"all {horizon} ticks. Nothing more is charged later.")
         )
     if horizon is not None and closed >= horizon:

@@ -6,6 +6,7 @@ import math
 from dataclasses import replace
 
 from synthstream.config.config import StreamConfig
+from synthstream.privacy import stated
 from synthstream.synthesizers.succession import promise_of
 
 
@@ -15,10 +16,10 @@ def of_several(config: StreamConfig, what: str, many: int = 10) -> str:
     claim, budget = promise.claim, promise.budget
     number = "ten" if many == 10 else str(many)
     if budget.pure:
-        return f"with {number} {what} by epsilon = {many * budget.epsilon:g}, not {budget.epsilon:g}."
+        return f"with {number} {what} by epsilon = {stated(many * budget.epsilon)}, not {stated(budget.epsilon)}."
     pure = None if claim.pure is None else many * claim.pure
     all_ = math.ceil(10 * replace(claim, rho=many**2 * claim.rho, pure=pure).epsilon(budget.delta)) / 10
-    return f"with {number} {what} by epsilon = {all_:g} at the same delta, not {budget.epsilon:g}."
+    return f"with {number} {what} by epsilon = {stated(all_)} at the same delta, not {stated(budget.epsilon)}."
 
 
 def in_periods(config: StreamConfig) -> str:

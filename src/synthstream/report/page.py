@@ -18,7 +18,8 @@ from markupsafe import Markup
 
 from synthstream.errors import ConfigError
 from synthstream.kinds import span, spelled
-from synthstream.report.scales import number, ranged
+from synthstream.privacy import stated
+from synthstream.report.scales import bound, number, ranged
 
 
 @lru_cache(maxsize=1)
@@ -29,7 +30,7 @@ def environment() -> Environment:
         autoescape=True,
         undefined=StrictUndefined,
     )
-    for each in (moment, number, period, ranged, small, span, spelled, until):
+    for each in (bound, moment, number, period, ranged, small, span, spelled, stated, until):
         found.filters[each.__name__] = each
     source, _, _ = PackageLoader("synthstream.report").get_source(found, "style.css")
     style = re.sub(r"/\*.*?\*/", "", source, flags=re.DOTALL)  # without comments and indentation
@@ -85,7 +86,7 @@ def small(value: float) -> str:
         >>> small(1e-9), small(0.0), small(0.25)
         ('1e-9', '0', '0.25')
     """
-    return re.sub(r"e-0*", "e-", f"{value:g}")
+    return re.sub(r"e-0*", "e-", stated(value))
 
 
 def macro(name: str, **values: Any) -> Markup:

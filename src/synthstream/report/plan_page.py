@@ -10,6 +10,7 @@ from markupsafe import Markup
 
 from synthstream.forecast.planning import Forecast, Plan
 from synthstream.forecast.warnings import deviation
+from synthstream.privacy import stated
 from synthstream.report.charts import Series, Table, line_chart
 from synthstream.report.page import moment, render, small
 from synthstream.report.promise import promise_of
@@ -43,9 +44,9 @@ def _facts(found: Plan) -> list[tuple[str, str, str]]:
     """The page's key figures: what, how much, and a remark."""
     epsilon, delta = found.promise["epsilon"], found.promise["delta"]
     remark = f"delta {small(delta)}" if delta else "pure"
-    parts = f"; epsilon {found.budget.epsilon:g} from the cut on" if "parts" in found.promise else ""
+    parts = f"; epsilon {stated(found.budget.epsilon)} from the cut on" if "parts" in found.promise else ""
     facts = [
-        ("Budget", f"epsilon {epsilon:g}", f"{remark}, for everything that is ever published{parts}"),
+        ("Budget", f"epsilon {stated(epsilon)}", f"{remark}, for everything that is ever published{parts}"),
         ("Protected", "a person" if found.claim.unit.of_persons else "one event", found.claim.unit.words),
         ("Cells", f"{found.cells:,}", "at most" if not found.tables else f"in {sum(found.tables.values()):,} tables"),
         (

@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from decimal import ROUND_FLOOR, Context
 from typing import Any
 
 from synthstream.kinds import NO_EPSILON, WEAK_DELTA, WEAK_EPSILON, spelled
+from synthstream.privacy import WIDER, stated
 from synthstream.report.page import small
-from synthstream.report.scales import number
+from synthstream.report.scales import bound, number
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,9 +53,9 @@ class Promise:
             return ""
         parts = []
         if self.is_empty:
-            parts.append(f"ε = {self.epsilon:g} promises next to nothing.")
+            parts.append(f"ε = {stated(self.epsilon)} promises next to nothing.")
         elif self.epsilon > WEAK_EPSILON:
-            parts.append(f"The promise is weak: ε = {self.epsilon:g} is large.")
+            parts.append(f"The promise is weak: ε = {stated(self.epsilon)} is large.")
         if self.delta > WEAK_DELTA:
             start = "There is" if parts else "The promise is weak: there is"
             parts.append(f"{start} a chance of {self._chance} that it does not hold at all (δ = {small(self.delta)}).")
@@ -62,10 +64,10 @@ class Promise:
     @property
     def words(self) -> str:
         """What epsilon and delta say, as a part of a sentence."""
-        said = f"with ε = {self.epsilon:g}, "
+        said = f"with ε = {stated(self.epsilon)}, "
         if self.is_empty:
             return f"{said}a conclusion about {self.whom} may become so much more likely that the promise means nothing"
-        said += f"no conclusion about {self.whom} becomes more than {_above(math.exp(self.epsilon))} times as likely"
+        said += f"no conclusion about {self.whom} becomes more than {bound(math.exp(self.epsilon))} times as likely"
         if self.delta > WEAK_DELTA:
             return f"{said}, but for a chance of {self._chance} that it does not hold at all"
         if self.delta:
@@ -74,7 +76,8 @@ class Promise:
 
     @property
     def _chance(self) -> str:
-        return f"one in {number(float(f'{1 / self.delta:.2g}'))}"
+        most = Context(prec=2, rounding=ROUND_FLOOR).create_decimal_from_float(WIDER / self.delta)
+        return f"one in {number(float(most))}"
 
 
 def promise_of(claim: Mapping[str, Any]) -> Promise:
@@ -87,9 +90,3 @@ def promise_of(claim: Mapping[str, Any]) -> Promise:
     whom, per = "a person" if claim["unit"] == "person" else "an event", claim.get("per")
     whom = whom if per is None else f"what {whom} does in one period of {spelled(per)}"
     return Promise(epsilon=claim["epsilon"], delta=claim["delta"], whom=whom)
-
-
-def _above(value: float) -> str:
-    """A bound with three digits, never below the value."""
-    scale = 10.0 ** (2 - math.floor(math.log10(value)))
-    return number(math.ceil(value * scale) / scale)

@@ -6,7 +6,10 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from decimal import ROUND_CEILING, Context
 from itertools import pairwise
+
+from synthstream.privacy import CHEAPER
 
 # Steps between dates on an axis: months, then seconds.
 _MONTHS = (1, 3, 6, 12, 24, 60, 120, 240, 600, 1200)
@@ -35,6 +38,18 @@ def number(value: float | None) -> str:
     else:
         text = f"{size:.{2 - math.floor(math.log10(size))}f}".rstrip("0").rstrip(".")
     return f"\u2212{text}" if value < 0 and text != "0" else text
+
+
+def bound(value: float | None) -> str:
+    """A bound with three digits, never below what it is.
+
+    Example:
+        >>> [bound(value) for value in (0.1, 0.014123, 2.7113, 1.0, None)]
+        ['0.1', '0.0142', '2.72', '1', '\u2013']
+    """
+    if value is None or not 0 < value < math.inf:
+        return number(value)
+    return number(float(Context(prec=3, rounding=ROUND_CEILING).create_decimal_from_float(value * CHEAPER)))
 
 
 def ranged(value: float, stderr: float) -> str:

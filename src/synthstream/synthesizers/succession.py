@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from synthstream.config.config import StreamConfig
 from synthstream.counts import Counts
 from synthstream.measured import Measured, Reading
-from synthstream.privacy import Budget, Claim, above, compose
+from synthstream.privacy import Budget, Claim, above, compose, stated
 from synthstream.schema.conditions import first
 from synthstream.schema.mapping import SchemaMapping
 from synthstream.synthesizers.assembly import claim_facts, claim_of, synthesizer_of
@@ -55,7 +55,7 @@ def promise_of(config: StreamConfig, *, resumed: bool = False) -> Promise:
 def _across(claim: Claim, parts: list[dict[str, Any]]) -> str:
     """What the promise for the whole life is made of, in words."""
     each = ", ".join(
-        f"({part['epsilon']:g}, {part['delta']:g}) from {'the cut' if part['from'] is None else 'tick'}"
+        f"({stated(part['epsilon'])}, {stated(part['delta'])}) from {'the cut' if part['from'] is None else 'tick'}"
         + ("" if part["from"] is None else f" {part['from']}")
         + " on"
         for part in parts
