@@ -79,6 +79,14 @@ def make_folder(folder: Path, *, mode: int = 0o777) -> None:
     folder.mkdir(mode=mode, exist_ok=True)
 
 
+def write_new(path: Path, content: bytes, *, mode: int) -> None:
+    """Write a file anew. ``mode``: who may reach it, less what the process's umask forbids."""
+    path.unlink(missing_ok=True)
+    handle = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW, mode)
+    with os.fdopen(handle, "wb") as file:
+        file.write(content)
+
+
 def exchange(new: Path, old: Path) -> None:
     """Two folders take each other's names in one step, so that one of them is always there under each.
 

@@ -15,7 +15,8 @@ import pytest
 
 from synthstream import releases
 from synthstream.forecast import warnings as cautions
-from synthstream.publish.folder import ParquetSink
+from synthstream.publish.folder import DESCRIPTIONS, ParquetSink
+from tests.support.at_rest import reached_by_others
 from tests.support.command import synthstream
 from tests.support.visits import TOML, visits
 
@@ -44,6 +45,34 @@ def test_no_output_is_written_over_what_matters(tmp_path: Path, words: list[str]
     assert done.returncode == 2
     assert says in done.stderr
     assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
+
+
+@pytest.mark.parametrize("simulated", [True, False])
+def test_what_is_made_of_simulated_releases_is_for_its_owner_alone(tmp_path: Path, simulated: bool) -> None:
+    """Who knows the seed, which is 0 where none is said, takes the noise away, or tries counts against a hash."""
+    (tmp_path / "stream.toml").write_text(TOML)
+    visits([1, 2] * 50).write_parquet(tmp_path / "visits-1.parquet")
+    made, switch = tmp_path / "made", ["--simulate"] if simulated else ["--yes"]
+    releases, switches = tmp_path / f"releases{'-simulated' * simulated}", switch[:simulated]
+    made.mkdir()
+    (made / "old.csv").write_text("what was there can be read by all " * 1000)
+    before = os.umask(0o022)
+    try:
+        assert synthstream("run", "stream.toml", *switch, cwd=tmp_path).returncode == 0
+        answers = ["sample -o made/a.csv", "sample -o made/old.csv", "sample -o made/a.jsonl"]
+        answers += ["table ward -o made/t.parquet", "series ward -o made/s.csv"]
+        for words in map(str.split, (*answers, "report -o made/r.html", "describe")):
+            done = synthstream(words[0], "stream.toml", *words[1:], *switches, cwd=tmp_path)
+            assert done.returncode == 0, done.stderr
+    finally:
+        os.umask(before)
+    names = {path.name for path in reached_by_others(releases, made)}
+    there = {"a.csv", "old.csv", "a.jsonl", "t.parquet", "s.csv", "r.html", "datapackage.json", "manifest.json"}
+    assert names >= there if not simulated else names == set()
+    assert "read by all" not in (made / "old.csv").read_text()
+    releases.chmod(0o755)  # as it may be from an earlier run
+    found = {path.name for path in reached_by_others(releases)}
+    assert found >= {*DESCRIPTIONS, "manifest.json"} if not simulated else found == set()
 
 
 def test_a_weak_budget_is_said_before_anything_is_published(tmp_path: Path) -> None:

@@ -31,6 +31,7 @@ from synthstream.report.site import check_place, library_name, publish_site
 from synthstream.schema.binned import Number
 from synthstream.synthesizers.simulation.seeded import SeededGate
 from tests.support import streams
+from tests.support.at_rest import reached_by_others
 from tests.support.configs import source
 from tests.support.environments import Interrupting, Recording, failing
 
@@ -157,6 +158,8 @@ def test_the_command_says_whether_anything_changed_and_stamps_a_simulation(tmp_p
     for name in ("index.html", "explorer.html"):
         assert "NOT PRIVATE: made with" in (tmp_path / "tried/latest" / name).read_text()
         assert "NOT PRIVATE: made with" not in (tmp_path / "site/latest" / name).read_text()
+    assert reached_by_others(tmp_path / "tried") == []
+    assert tmp_path / "site/latest/rows.csv" in reached_by_others(tmp_path / "site")
 
 
 @pytest.mark.parametrize("kind", ["refresh", "always"])

@@ -83,3 +83,14 @@ def story(folder: Path, toml: str) -> tuple[int, list[str]]:
         committed = [stream._store.measurement(tick) for tick in range(5)]
         heads = [f"{c.head} {c.released.tolist()}" for c in committed if c is not None]
         return stream.closed, [*heads, json.dumps(stream.status()), json.dumps(stream.rows().to_dicts())]
+
+
+def reached_by_others(*places: Path) -> list[Path]:
+    """Files that other users can read: those in places, themselves or below, if each folder on the way lets them in."""
+    found = list[Path]()
+    for place in places:
+        for path in [place, *place.rglob("*")]:
+            way = [folder for folder in path.parents if folder.is_relative_to(place)]
+            if path.is_file() and path.stat().st_mode & 0o044 and all(f.stat().st_mode & 0o011 for f in way):
+                found.append(path)
+    return found

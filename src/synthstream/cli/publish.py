@@ -45,7 +45,7 @@ def report_command(
         return
     from synthstream.report.public import public_page
 
-    write_page(output, public_page(loaded, output, progress=bar))
+    write_page(output, public_page(loaded, output, progress=bar), private=simulate)
     shown.print(f"{output}: made from published releases alone.")
     sink = None if loaded.sink is None else loaded.sink.path.resolve()
     if sink is not None and not sink.is_relative_to(output.absolute().parent.resolve()):

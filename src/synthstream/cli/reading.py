@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -146,11 +147,11 @@ def write(frame: pl.DataFrame, output: Path | None, form: str, *, stamped: bool)
     """Write an answer to a file, or to the standard output.
 
     Args:
-        stamped: whether it was made with simulated noise, and must say so.
+        stamped: whether it was made with simulated noise: it must say so, and its owner alone may read the file.
     """
     from synthstream.measured import NOT_PRIVATE
 
-    target = BytesIO() if output is None else output
+    target = BytesIO() if output is None or stamped else output
     if form == "csv":
         frame.write_csv(target)
     elif form == "jsonl":
@@ -159,9 +160,23 @@ def write(frame: pl.DataFrame, output: Path | None, form: str, *, stamped: bool)
         frame.write_parquet(target, metadata={"synthstream": NOT_PRIVATE} if stamped else None)
     if stamped:
         typer.echo("NOT PRIVATE: made with simulated noise.", err=True)
-    if isinstance(target, BytesIO):
+    if output is not None and isinstance(target, BytesIO):
+        _write_for_owner(output, target.getvalue())
+    elif isinstance(target, BytesIO):
         try:
             sys.stdout.buffer.write(target.getvalue())
             sys.stdout.buffer.flush()
         except BrokenPipeError:  # the reader, such as ``head``, has enough
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _write_for_owner(path: Path, content: bytes) -> None:
+    """Write a file that its owner alone can read, also if it is there; what is no file, such as a pipe, is left as it
+    is.
+    """
+    handle = os.open(path, os.O_CREAT | os.O_WRONLY, 0o600)
+    with os.fdopen(handle, "wb") as file:
+        if stat.S_ISREG(os.fstat(handle).st_mode):
+            os.fchmod(handle, 0o600)
+            file.truncate(0)
+        file.write(content)

@@ -16,9 +16,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from synthstream.config.config import StreamConfig, load
+from synthstream.config.settings import SETTINGS
 from synthstream.config.texts import filled
-from synthstream.environment import sync, words
+from synthstream.environment import sync, words, write_new
 from synthstream.errors import SinkError
+from synthstream.measured import NOT_PRIVATE
 from synthstream.publish.describing import FieldFacts, measured_fields, rows_fields, series_fields, tables_fields
 from synthstream.publish.folder import DESCRIPTIONS, SERIES
 from synthstream.publish.outlets import as_begun, parquet_sink, refuse_no_sink, refuse_other_releases
@@ -97,6 +99,8 @@ def describe(config: StreamConfig | str | Path) -> bool:
     """
     config = load(config)
     texts, folder, written = descriptions(config), refuse_no_sink(config).path, False
+    # They tell sizes, hashes and the chain: whoever knows the seed of simulated noise tries counts against these.
+    mode = 0o600 if texts[SETTINGS].startswith(f"# {NOT_PRIVATE}") else 0o666
     for name, text in texts.items():
         place, aside = folder / name, folder / f".{name}-{os.getpid()}"
         try:
@@ -104,7 +108,7 @@ def describe(config: StreamConfig | str | Path) -> bool:
                 there = place.read_bytes()
                 if there == text.encode() or (name == "README.md" and not there.startswith(MARK.encode())):
                     continue
-            aside.write_text(text, encoding="utf-8")
+            write_new(aside, text.encode(), mode=mode)
             sync(aside)
             aside.replace(place)
             sync(folder)

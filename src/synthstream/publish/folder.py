@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import hmac
 import json
-import os
 import secrets
 import shutil
 from collections.abc import Callable, Mapping
@@ -20,7 +19,7 @@ import pyarrow.parquet as pq
 from synthstream.config.objects import ObjectPath
 from synthstream.config.settings import SETTINGS
 from synthstream.config.sinks import SIMULATED
-from synthstream.environment import REAL, Env, make_folder, sync, sync_parent, words
+from synthstream.environment import REAL, Env, make_folder, sync, sync_parent, words, write_new
 from synthstream.errors import SinkError
 from synthstream.measured import NOT_PRIVATE, Committed
 from synthstream.release.release import Release
@@ -309,7 +308,7 @@ class Anchor:
         text = json.dumps({"tick": release.tick, "head": release.head}) + "\n"
         do = self._env.do
         try:
-            do("write anchor", partial(_write_private, aside, text))
+            do("write anchor", partial(write_new, aside, text.encode(), mode=0o600))
             do("sync anchor", partial(sync, aside))
             do("rename anchor", partial(aside.replace, self.path))
             do("sync anchor folder", partial(sync, self.path.parent))
@@ -328,10 +327,10 @@ def write_aside(aside: Path, write: Callable[[Path], None], env: Env, *, mode: i
 
     Args:
         write: fills the folder, and syncs each file.
-        mode: who may reach it, less what the process's umask forbids.
+        mode: who may reach it, and the folder that it lies in if that is new, less what the process's umask forbids.
     """
     do = env.do
-    do("make sink", partial(make_folder, aside.parent))
+    do("make sink", partial(make_folder, aside.parent, mode=mode))
     do("sync sink's name", partial(sync_parent, aside.parent))
     do("clear aside", partial(shutil.rmtree, aside, ignore_errors=True))
     do("make aside", partial(aside.mkdir, mode=mode))
@@ -355,13 +354,6 @@ def _aside(release: Release, key: bytes | None) -> str:
     drawn = f"aside {release.tick} {release.head}".encode()
     name = secrets.token_hex(8) if key is None else hmac.new(key, drawn, hashlib.sha256).hexdigest()[:16]
     return f".writing-{release.tick:06d}-{name}"
-
-
-def _write_private(path: Path, text: str) -> None:
-    """Write a file anew that its owner alone can read: its head is published when it has its name."""
-    path.unlink(missing_ok=True)
-    with os.fdopen(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW, 0o600), "w") as file:
-        file.write(text)
 
 
 def write_parquet(path: Path | BinaryIO, frame: pl.DataFrame, stamp: str | None) -> None:

@@ -66,7 +66,7 @@ def publish_site(config: StreamConfig, folder: Path, *, progress: Steps, csv: bo
             "one set of tables for all releases. Nothing was written: `synthstream report` works across the cut."
         )
     try:
-        env.do("make site", partial(make_folder, folder))
+        env.do("make site", partial(make_folder, folder, mode=_mode(found)))
         with _alone(folder):
             return _Site(found, folder, env, csv=csv).publish(progress)
     except OSError as error:
@@ -109,10 +109,15 @@ def _alone(folder: Path) -> Iterator[None]:
         os.close(handle)
 
 
+def _mode(found: History) -> int:
+    """Who may reach what is made of releases: of simulated ones the owner alone."""
+    return 0o700 if found.warning else 0o777
+
+
 class _Site:
     def __init__(self, found: History, folder: Path, env: Env, *, csv: bool) -> None:
         self._found, self._folder, self._do, self._env, self._csv = found, folder, env.do, env, csv
-        self._latest, self._releases = folder / LATEST, folder / "releases"
+        self._latest, self._releases, self._mode = folder / LATEST, folder / "releases", _mode(found)
         self._explorer = Explorer(found)
 
     def publish(self, progress: Steps) -> bool:
@@ -169,7 +174,7 @@ class _Site:
         final = self._releases / f"{tick.tick:06d}"
         content = self._found.sink.files(tick.tick) | {CELLS: self._explorer.cells(tick).encode()}
         aside = final.with_name(f".writing-{final.name}")
-        write_aside(aside, partial(self._write, content=content), self._env)
+        write_aside(aside, partial(self._write, content=content), self._env, mode=self._mode)
         self._do("rename release", partial(aside.rename, final))
         self._do("sync releases", partial(sync, self._releases))
 
@@ -207,7 +212,7 @@ class _Site:
         if {path.name: path.read_bytes() for path in self._latest.glob("*") if path.is_file()} == content:
             return False
         aside = self._folder / ".writing-latest"
-        write_aside(aside, partial(self._write, content=content), self._env)
+        write_aside(aside, partial(self._write, content=content), self._env, mode=self._mode)
         if self._latest.exists():
             self._do("exchange latest", partial(exchange, aside, self._latest))
         else:
