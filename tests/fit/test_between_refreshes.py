@@ -23,8 +23,8 @@ def test_noise_that_is_not_followed_makes_no_code_rare() -> None:
         )
         for tick, events, noise in ((99, 10_000, 20.0), (100, 10_100, 120.0))
     )
-    before = aims(then, ordered=True).margins
-    after = aims(now, then=Earlier(then, np.zeros(3)), ordered=True).margins
+    before = aims(then).margins
+    after = aims(now, then=Earlier(then, np.zeros(3))).margins
     for column, share in enumerate(true):
         was, found = (np.abs(margins[column] - share).sum() for margins in (before, after))
         assert found < 1.5 * was

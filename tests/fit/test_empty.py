@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -60,16 +61,26 @@ def test_rows_leave_what_cannot_be(monkeypatch: pytest.MonkeyPatch, seed: int) -
 
 def test_where_all_go_together_nothing_changes(monkeypatch: pytest.MonkeyPatch) -> None:
     measured = noisy(questions(decided=False))
-    now = aims(measured, ordered=True).cells
-    with unasked(monkeypatch):
-        assert np.array_equal(now, aims(measured, ordered=True).cells)
-
-
-def test_streams_without_refreshes_are_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
-    measured = noisy(questions())
     now = aims(measured).cells
     with unasked(monkeypatch):
         assert np.array_equal(now, aims(measured).cells)
+
+
+def test_where_all_are_measured_at_every_tick_none_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    measured = noisy(questions())
+    now = fit(measured, seed=0).codes
+    with unasked(monkeypatch):
+        assert np.array_equal(now, fit(measured, seed=0).codes)
+
+
+def test_epochs_are_asked_by_the_noise_that_their_tables_have() -> None:
+    """They are taken as they are, by variances of next to nothing."""
+    measured = noisy(questions())
+    taken = replace(measured, variance=1e-4 * measured.variance)
+    table, true = WORKLOAD.slice_of((0, 1)), WORKLOAD.count(questions())
+    away = [(aims(taken, taken=share).cells[table] < -NOISE)[true[table] == 0].mean() for share in (1e-4, 1.0)]
+    assert away[0] == 1.0
+    assert away[1] < 0.1, "as if there were hardly any noise"
 
 
 def block(shape: tuple[int, int], noise: float) -> tuple[FloatArray, FloatArray]:

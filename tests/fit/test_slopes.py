@@ -55,14 +55,14 @@ def unsloped(monkeypatch: pytest.MonkeyPatch) -> Callable[..., FloatArray]:
         with monkeypatch.context() as patch:
             patch.setattr(aims_module, "with_slopes", lambda looked, whole, tables, before: before)
             patch.setattr(aims_module, "_KEPT", [])
-            return aims(measured, ordered=True, **more).cells
+            return aims(measured, **more).cells
 
     return cells
 
 
 def test_what_all_grades_have_in_common_is_known_better(unsloped: Callable[..., FloatArray]) -> None:
     codes = answers()
-    without, with_slopes = unsloped(noisy(codes)), aims(noisy(codes), ordered=True)
+    without, with_slopes = unsloped(noisy(codes)), aims(noisy(codes))
     assert off_by(with_slopes.cells, codes) < 0.85 * off_by(without, codes)
 
 
@@ -72,13 +72,13 @@ def test_where_slopes_gain_little_nothing_is_taken_out_first(unsloped: Callable[
     codes = ((rng.integers(0, GRADES, (4000, 1)) + rng.integers(0, 2, (4000, COLUMNS))) % GRADES).astype(np.int32)
     slopes = [slope(np.ones(GRADES))] * COLUMNS
     assert common(WORKLOAD, associations(codes), np.full(len(WORKLOAD.marginals), NOISE**2), along=slopes).means
-    assert np.array_equal(unsloped(noisy(codes)), aims(noisy(codes), ordered=True).cells)
+    assert np.array_equal(unsloped(noisy(codes)), aims(noisy(codes)).cells)
 
 
 def test_columns_that_say_nothing_of_each_other_stay_as_they_are(unsloped: Callable[..., FloatArray]) -> None:
     rng = np.random.default_rng(1)
     codes = np.stack([rng.permutation(column) for column in answers().T], axis=1)
-    assert np.array_equal(unsloped(noisy(codes)), aims(noisy(codes), ordered=True).cells)
+    assert np.array_equal(unsloped(noisy(codes)), aims(noisy(codes)).cells)
 
 
 def test_noise_alone_has_no_slopes() -> None:
@@ -122,7 +122,7 @@ def test_a_strong_pair_beside_hides_no_slopes(constrained: bool, unsloped: Calla
     last = (COLUMNS, COLUMNS + 1)
     groups = (Group.of(last, np.array([[0, 0], [1, 1]])),) if constrained else ()
     errors = []
-    for cells in (unsloped(measured, groups=groups), aims(measured, ordered=True, groups=groups).cells):
+    for cells in (unsloped(measured, groups=groups), aims(measured, groups=groups).cells):
         gap = cells - workload.count(codes)
         graded = [workload.slice_of(m) for m in workload.marginals if len(m) == 2 and max(m) < COLUMNS]
         errors.append(sum(np.abs(gap[part]).sum() for part in graded))
@@ -146,7 +146,7 @@ def test_what_a_refresh_says_is_found_once(monkeypatch: pytest.MonkeyPatch) -> N
     assert np.array_equal(cells[0], cells[1])
     for other in (replace(then, values=then.values + 1), replace(then, variance=then.variance * 2)):
         aims(now, then=earlier._replace(measured=other))
-    aims(now, then=earlier, ordered=True)
+    aims(now, then=earlier)
     assert len(looks) == 4
 
 

@@ -140,8 +140,13 @@ class _How(NamedTuple):
 
     left: float
     groups: tuple[Group, ...]
-    ordered: bool
+    settled: bool
     taken: float
+
+    @property
+    def pooled(self) -> bool:
+        """Whether tables are those of epochs, of which each was shrunk by itself, and no running counts."""
+        return self.taken != 1.0
 
 
 # What was measured, how it was looked at, and what is known of it.
@@ -156,7 +161,7 @@ def aims(
     memory: float = MEMORY,
     then: Earlier | None = None,
     groups: Sequence[Group] = (),
-    ordered: bool = False,
+    settled: bool = True,
     taken: float = 1.0,
 ) -> Targets:
     """Estimate total, margins and tables; cells of tables may be below 0.
@@ -168,14 +173,13 @@ def aims(
         counts: of the rows of ``start``, over all cells of the workload; left out: they are counted.
         then: see :func:`synthstream.fit.population.fit`.
         groups: public constraints. Their columns' margins, and the tables within them, are those of their joint counts.
-        ordered: whether columns whose codes have an order are looked for (:mod:`synthstream.fit.ordered`), and slopes
-            that many columns have in common (:func:`synthstream.fit.lowrank.slope`). Grids of a place are none of
-            these: cells tell of their neighbours by coarser grids. And whether all tables together tell how strong
-            associations are (:mod:`synthstream.fit.strengths`).
+        settled: whether larger tables stay as they are for some ticks, so that rows leave cells that are more likely
+            empty than not (:mod:`synthstream.fit.empty`). Where all are measured at every tick, noise would say anew at
+            each of them which these are.
         taken: variances of ``measured`` are so many times those of its errors: tables are shrunk less.
     """
     workload, left = measured.workload, LEFT if start is not None and len(start) else 1.0
-    how = _How(left, tuple(groups), ordered, taken)
+    how = _How(left, tuple(groups), settled, taken)
     known = _known(measured if then is None else then.measured, how)
     if then is not None:
         known = _carried(known, measured, then)
@@ -233,18 +237,19 @@ def _known(measured: Measured, how: _How) -> _Known:
     total = total_of(measured)
     rows = max(0, round(total))
     counts, variances = margins_of(measured, total)
-    looked = set(range(len(counts))) - grids_of(how.groups) if how.ordered else set()
-    even = [evened(own, variances[c]) if c in looked else (own, variances[c]) for c, own in enumerate(counts)]
-    calm, noises = map(list, zip(*even, strict=True))
+    grids, even = grids_of(how.groups), list(zip(counts, [own / how.taken for own in variances], strict=True))
+    # Of cells of a grid coarser grids tell.
+    even = [one if c in grids else evened(*one) for c, one in enumerate(even)]
+    calm, errors = [own for own, _ in even], [error for _, error in even]
+    noises = [error * how.taken for error in errors]
     margins = possible_margins(calm, noises, rows)
-    running = how.taken == 1.0  # counts of all events, not epochs that are pooled
-    told = with_grids(how.groups, counts, [own / how.taken for own in variances], rows, summed=running)
-    joints = [estimate(g, measured.workload, measured.values, variance, told, variances, rows) for g in how.groups]
+    told = with_grids(how.groups, calm, errors, rows, summed=not how.pooled)
+    joints = [estimate(g, measured.workload, measured.values, variance, told, noises, rows) for g in how.groups]
     if rows:
         # That no combination is below 0 raises each of those that hold little, and all of them together a whole margin.
-        said = {m[0]: (told[m[0]], variances[m[0]] / how.taken) for m in measured.workload.marginals if len(m) == 1}
+        said = {m[0]: (told[m[0]], errors[m[0]]) for m in measured.workload.marginals if len(m) == 1}
         # Where epochs are pooled one factor for all cells is nearer (decision 48).
-        joints = [with_news(joint, said, math.inf, rows, by_cell=running) for joint in joints]
+        joints = [with_news(joint, said, math.inf, rows, by_cell=not how.pooled) for joint in joints]
         joints = lowered(joints, calm, noises, margins, rows)
     use_margins(joints, calm, margins)
     none = Found(), np.zeros(len(margins)), np.ones(len(measured.workload.marginals))
@@ -325,13 +330,13 @@ def _associations(
             whole[q] = with_margins(workload.table(measured.values, q), own) - independent_counts(own, rows)
             noises[q] = float(variance[q]) * freedom(shape) / whole[q].size
     priors = [prior(margin / rows) for margin in margins]
-    tables = Tables(workload, variance, noises, margins, priors, rows, how.left, how.ordered)
+    tables = Tables(workload, variance, noises, margins, priors, rows, how.left, not how.pooled)
     grids = grids_of(how.groups)
     # With a column of one code nothing goes together.
     free = {q: a for q, a in whole.items() if noises[q] > 0}
     plain = {q: a for q, a in free.items() if grids.isdisjoint(workload.marginals[q])}
     best, doubts = beyond_noise(plain, tables), np.ones(len(workload.marginals))
-    if how.ordered:
+    if not how.pooled:
         joined = [set(group.columns) for group in how.groups]
         looked = {q: a for q, a in plain.items() if not any(one.issuperset(workload.marginals[q]) for one in joined)}
         best = with_slopes(looked, plain, tables, best)
@@ -341,7 +346,7 @@ def _associations(
     found = best.found
     if grids:
         crossed = {q: a for q, a in free.items() if q not in plain}
-        found |= beyond_noise(crossed, tables._replace(ordered=False)).found
+        found |= beyond_noise(crossed, tables._replace(together=False)).found
     for nest in nests_of(workload, how.groups):
         for q, mean, error in of_nest(nest, whole, tables):
             found[q] = mean, error
@@ -351,9 +356,9 @@ def _associations(
     alone = np.sqrt(np.minimum(squares[0] / np.maximum(squares[1], SMALLEST), 1.0))
     alone[squares[1] == 0] = 1.0
     alone[[c for q in best.shared.means for c in workload.marginals[q]]] = 0.0
-    if how.ordered:
+    if how.settled:
         for q in plain:
             mean, error = found[q]
             independent = independent_counts([margins[c] for c in workload.marginals[q]], rows)
-            found[q] = emptied(mean, whole[q], independent, noises[q]), error
+            found[q] = emptied(mean, whole[q], independent, noises[q] / how.taken), error
     return found, alone, doubts

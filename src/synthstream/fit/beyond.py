@@ -32,8 +32,7 @@ class Tables(NamedTuple):
         noises: of a cell of an association, by position of its table.
         margins, priors: counts of each column's codes, and the prior variances of its part in an association.
         left: the share of the noise that is still there once rows have been fitted.
-        ordered: whether columns whose codes have an order are looked for, and how strong associations are is told by
-            all tables together.
+        together: whether all tables together tell how strong associations are, and which columns' codes have an order.
     """
 
     workload: Workload
@@ -43,7 +42,7 @@ class Tables(NamedTuple):
     priors: Sequence[FloatArray]
     rows: int
     left: float
-    ordered: bool
+    together: bool
 
 
 class Beyond(NamedTuple):
@@ -91,7 +90,7 @@ def beyond_noise(whole: Mapping[int, FloatArray], known: Tables, before: Common 
     """
     workload, margins, rows = known.workload, known.margins, known.rows
     bases = [Basis(own) for own in known.priors]
-    if known.ordered:
+    if known.together:
         each = shrunk_together({q: _noisy(q, cells, known) for q, cells in whole.items()}, known.left)
     else:
         each = {
@@ -100,7 +99,7 @@ def beyond_noise(whole: Mapping[int, FloatArray], known: Tables, before: Common 
         }
     rest = {q: association - each[q].mean for q, association in whole.items()}
     shared = common(workload, rest, known.variance)
-    if known.ordered and not shared.means:
+    if known.together and not shared.means:
         scales = [(margin / rows) ** _POWER for margin in margins]
         independent = {
             q: independent_counts([margins[c] for c in workload.marginals[q]], rows) + before.means.get(q, 0.0)

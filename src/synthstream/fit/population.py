@@ -178,7 +178,7 @@ def fit(
         raise ValueError(f"start: sizes are {start.workload.sizes}, those measured {workload.sizes}")
     before = np.zeros((0, len(workload.sizes)), dtype=np.int32) if start is None else start.codes.astype(np.int32)
     nested = bool(grids_of(groups))
-    looked: dict[str, Any] = {"ordered": fresh is not None, "groups": groups, "taken": taken}
+    looked: dict[str, Any] = {"settled": fresh is not None or taken != 1.0, "groups": groups, "taken": taken}
     each = _events_per_row(measured, most)
     if each > 1:
         measured, then = of_rows(measured, each), None if then is None else then.of_rows(each)

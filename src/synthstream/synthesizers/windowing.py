@@ -214,7 +214,7 @@ def _rows(
     """
     fitted = partial(fit, seed=asked.seed, groups=how.groups, most=how.most)
     if all_of_it is None or (rows := fitted(all_of_it, memory=0.0)).number == 0:
-        # As a release is at a refresh, where columns whose codes have an order are looked for.
+        # As a release is at a refresh.
         return fitted(own, memory=0.0, then=then, fresh=None if then is None else True)
     if then is not None:
         beside = fitted(then.measured, start=_as_many(rows, then.measured, asked.seed), memory=_ALL)
