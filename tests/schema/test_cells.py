@@ -176,6 +176,12 @@ def test_what_else_has_a_text(cell: object, wanted: str) -> None:
     assert text(objects(cell)) == text(pl.Series([cell], dtype=pl.Object)) == [wanted]
 
 
+@pytest.mark.parametrize("cell", [pd.Interval(0, 10), pd.Period("2026-01", "M")])
+def test_a_category_of_pandas_reads_as_its_values_do(cell: pd.Interval | pd.Period) -> None:
+    frame = pd.DataFrame({"x": pd.Categorical([cell, None])})
+    assert [list(found) for found in texts(polars_frame(frame, ["x"])["x"])] == [[str(cell), None], [False, True]]
+
+
 def text_in(cell: bytes) -> bool:
     return cell.decode(errors="ignore").encode() == cell
 

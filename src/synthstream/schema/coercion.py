@@ -159,7 +159,8 @@ def _pandas_column(name: str, column: Any) -> pl.Series:
         arrow = pa.array(column, from_pandas=True)
     except Exception:  # a type that pyarrow does not know
         return _objects(name, len(column), column.iloc.__getitem__)
-    if isinstance(arrow.type, pa.BaseExtensionType):  # what it stores is not what it shows
+    shown = arrow.type.value_type if pa.types.is_dictionary(arrow.type) else arrow.type
+    if isinstance(shown, pa.BaseExtensionType):  # what it stores is not what it shows
         return _objects(name, len(column), column.iloc.__getitem__)
     return _arrow_column(name, arrow)
 
