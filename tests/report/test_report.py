@@ -468,6 +468,12 @@ def test_noise_is_seldom_called_an_association_and_a_real_one_is_seen() -> None:
         assert chance_of(table, stderr=20, rows=even, columns=even) < 1e-5, total
 
 
+@pytest.mark.parametrize("stderr", [0.0, 1e-200])
+def test_counts_without_noise_to_speak_of_are_judged_by_chance_alone(stderr: float) -> None:
+    assert chance_of(50 * np.eye(2), stderr=stderr, rows=np.full(2, 50), columns=np.full(2, 50)) < 1e-9
+    assert chance_of(np.full((2, 2), 25.0), stderr=stderr, rows=np.full(2, 50), columns=np.full(2, 50)) > 0.1
+
+
 def test_too_small_a_standard_error_would_be_noticed() -> None:
     rng = np.random.default_rng(6)
     even = np.full(6, 1000.0)

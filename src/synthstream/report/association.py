@@ -24,6 +24,8 @@ FALSE = 0.05
 MOST_COLUMNS = 40
 # Excess kurtosis of Laplace noise; a sum of several has less.
 _OF_LAPLACE = 3.0
+# Of a standard error of whole counts: with a budget of thousands none is left that floats can tell.
+_LEAST = 1e-6
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,12 +76,13 @@ def chance_of(
 
     Args:
         measured: counts, shape ``(rows, columns)``.
-        stderr: standard error of each; above 0.
+        stderr: standard error of each.
         rows, columns: estimated counts of either column, not negative, with a sum above 0: n is that of ``rows``.
         kurtosis: excess kurtosis of the noise: 0 for Gaussian noise, 3 for Laplace noise. It widens the law.
 
     Source: Imhof 1961 for the three moments.
     """
+    stderr = max(stderr, _LEAST)
     p, q = rows / rows.sum(), columns / columns.sum()
     left, right = np.eye(p.size) - np.outer(p, np.ones(p.size)), np.eye(q.size) - np.outer(q, np.ones(q.size))
     rest = left @ measured @ right.T / stderr
@@ -119,7 +122,7 @@ def seen(chances: Sequence[float | None]) -> list[bool]:
 def beyond_noise(now: Cells) -> NDArray[np.bool_]:
     """Cells that noise alone would hardly fill, as measured and as rows: :func:`seen`. All of unknown error."""
     known = zip(np.minimum(now.measured, now.count), now.stderr, strict=True)
-    return np.array(seen([float(norm.sf(m / s)) if np.isfinite(s) else 0.0 for m, s in known]))
+    return np.array(seen([float(norm.sf(m / max(s, _LEAST))) if np.isfinite(s) else 0.0 for m, s in known]))
 
 
 def pairs(found: History, newest: Cells) -> list[Pair]:

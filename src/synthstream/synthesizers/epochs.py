@@ -29,6 +29,8 @@ from synthstream.workload import CodeArray, FloatArray, IntArray, Workload
 
 # A fit shrinks tables by the size of their noise; those whose variances are scaled by this are taken as they are.
 _TAKEN_AS_IT_IS = 1e-4
+# Of a variance: with a budget of thousands none is left that floats can tell.
+_LEAST = 1e-30
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,6 +93,7 @@ class InEpochs(OfTables):
             part, parts = ((end - begin) / (tick + 1)) ** 2, parts + ((end - begin) / (tick + 1)) ** 2
             of_parts = measures.variance(tick, measures.open_to[-1] if measures.counts_rows else number)
             variance = np.where(single, of_parts, measures.variance(tick, number))
+            variance = np.maximum(variance, _LEAST)
             precision += part * np.where(larger, number / max(int(larger.sum()), 1), 1.0) / variance
         if measures.counts_rows:  # in parts that grow by a tenth, in the long run
             precision = np.where(single, precision * min(1.0, 0.1 / 2.1 / parts), precision)
