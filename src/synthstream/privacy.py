@@ -23,6 +23,8 @@ EXACT = "exact-gaussian"
 
 # Less than this for one event is no budget: noise of a million events, and conversions lose their digits.
 _SMALLEST_EPSILON, _SMALLEST_RHO = 1e-6, 1e-12
+# More than this promises nothing at all, and conversions leave the floats.
+_LARGEST_EPSILON = 1e6
 
 
 # Factors that a scale of noise, or a cost, is rounded by: far more than what rounding of the few products that make it
@@ -159,7 +161,7 @@ class Budget:
             of one event.
 
     Raises:
-        ValueError: epsilon is not a finite number of at least 1e-6, or delta is neither 0 nor in [1e-100, 0.5).
+        ValueError: epsilon is not from 1e-6 to 1e6, or delta is neither 0 nor in [1e-100, 0.5).
 
     Example:
         >>> Budget(epsilon=1.0, delta=0.0).pure
@@ -174,10 +176,10 @@ class Budget:
     of: tuple[Budget, Fraction] | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
-        if not (math.isfinite(self.epsilon) and self.epsilon >= _SMALLEST_EPSILON):
+        if not _SMALLEST_EPSILON <= self.epsilon <= _LARGEST_EPSILON:
             raise ValueError(
-                f"epsilon must be a finite number of at least {_SMALLEST_EPSILON:g}, not {self.epsilon}: it bounds how "
-                "much releases tell of one event or person, and the smaller it is, the larger the noise. 1 is usual"
+                f"epsilon must be from {_SMALLEST_EPSILON:g} to {_LARGEST_EPSILON:g}, not {self.epsilon}: it bounds "
+                "how much releases tell of one event or person, and the smaller it is, the larger the noise. 1 is usual"
             )
         if self.delta != 0 and not SMALLEST_DELTA <= self.delta < LARGEST_DELTA:
             raise ValueError(f"delta must be 0, or from 1e-100 to below 0.5, not {self.delta}")
