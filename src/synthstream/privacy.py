@@ -275,7 +275,7 @@ class Budget:
         if not claim.fits(self):
             raise BudgetExceeded(
                 f"The ledger refuses this charge: the budget is epsilon = {self.epsilon:g}, delta = {self.delta:g}, "
-                "0 charge(s) stand against it, and this one would exceed it. No noise was drawn."
+                "and this one would exceed it. No noise was drawn."
             )
 
 

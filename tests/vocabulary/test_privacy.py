@@ -132,7 +132,7 @@ def test_claims_add_up() -> None:
 def test_a_budget_refuses_a_charge_beyond_it() -> None:
     budget = Budget(epsilon=1.0, delta=0.0)
     budget.charge(claim(rho=0.25, pure=1.0))
-    with pytest.raises(BudgetExceeded, match="No noise was drawn"):
+    with pytest.raises(BudgetExceeded, match=r"delta = 0, and this one would exceed it. No noise was drawn"):
         budget.charge(claim(rho=0.25, pure=1.0 + 2.0**-40))
 
 
