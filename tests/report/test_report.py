@@ -755,6 +755,7 @@ def test_latitude_and_longitude_are_found_by_name(made: Made) -> None:
 def test_a_map_of_points_tells_its_errors(made: Made, tmp_path: Path) -> None:
     page = public_page(made["points"], tmp_path / "r.html", progress=quiet)
     assert "A cell has a standard error of" in page
+    assert "Measured (range" not in page  # that is of totals, and they have no error here
     assert "any range has a standard error, which the package computes from a release; the numbers of the map" in page
     page = public_page(made["hypercube"], tmp_path / "r.html", progress=quiet)
     assert "No error bars are published with these counts." in page

@@ -240,7 +240,8 @@ def _growth(ticks: Sequence[Tick], totals: Sequence[Cells]) -> Markup:
     ]
     top = max([t.rows for t in ticks] + [h for h in high if h is not None])
     rows = [[until(t.end), str(t.tick), number(t.rows), m] for t, m in zip(ticks, measured, strict=True)]
-    banded = len(ticks) > 1 and any(h is not None for h in high)
+    known = any(h is not None for h in high)
+    columns = slice(4 if known else 3)
     return line_chart(
         [line],
         title="All events, running total",
@@ -248,8 +249,10 @@ def _growth(ticks: Sequence[Tick], totals: Sequence[Cells]) -> Markup:
         x=dates(ticks[0].end, ticks[-1].end),
         y=linear(0, max(top, 1.0)),
         y_label="events",
-        table=Table(headings=["Events up to", "Tick", "Synthetic rows", RANGE], rows=rows),
-        note=f"Band: what was measured, ± {number(REACH)} standard errors." if banded else "",
+        table=Table(
+            headings=["Events up to", "Tick", "Synthetic rows", RANGE][columns], rows=[row[columns] for row in rows]
+        ),
+        note=f"Band: what was measured, ± {number(REACH)} standard errors." if known and len(ticks) > 1 else "",
     )
 
 
