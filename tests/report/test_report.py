@@ -30,6 +30,7 @@ from synthstream.publish.history import History, history_of
 from synthstream.publish.outlets import simulated
 from synthstream.release.points import PointRelease
 from synthstream.report.association import chance_of, cramers_v, pairs, seen
+from synthstream.report.distributions import middle_chart
 from synthstream.report.page import check_place, macro, render, write_page
 from synthstream.report.places import axes_of, boxes, grid_of_nodes, grids_of_places
 from synthstream.report.public import public_page
@@ -750,6 +751,12 @@ def test_latitude_and_longitude_are_found_by_name(made: Made) -> None:
     columns = made["points"].schema.columns
     assert axes_of(columns) is None
     assert axes_of(columns, any_pair=True) == (0, 1, False)
+
+
+def test_a_median_has_the_digits_that_its_column_needs(made: Made) -> None:
+    tick = history_of(made["points"], progress=quiet).newest
+    for low, high, wanted in ((52.3, 52.7, "from 52.463 to"), (0.0, 60.0, "from 52.5 to"), (0.1, 1e4, "from 52.5 to")):
+        assert wanted in middle_chart([(tick, (52.0, 52.463, 52.6))] * 2, low=low, high=high)
 
 
 def test_a_map_of_points_tells_its_errors(made: Made, tmp_path: Path) -> None:

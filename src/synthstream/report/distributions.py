@@ -7,6 +7,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -221,8 +222,8 @@ def _middle(column: Column, history: Sequence[tuple[Tick, Cells]]) -> list[Marku
     edges = [float(edge) for edge in getattr(column, "edges", ())]
     values = len(column.value_labels)
     points = [(tick, quantiles(np.maximum(c.count[:values], 0), edges)) for tick, c in history]
-    form = _date_form if isinstance(column, Datetime) and column.part is None else number
-    return [middle_chart(points, low=edges[0], high=edges[-1], form=form)]
+    dated = isinstance(column, Datetime) and column.part is None
+    return [middle_chart(points, low=edges[0], high=edges[-1], dated=dated)]
 
 
 def _date_form(value: float | None) -> str:
@@ -243,9 +244,11 @@ def quantiles(counts: FloatArray, edges: Sequence[float]) -> tuple[float, ...] |
 
 
 def middle_chart(
-    points: Sequence[tuple[Tick, tuple[float, ...] | None]], *, low: float, high: float, form: Any = number
+    points: Sequence[tuple[Tick, tuple[float, ...] | None]], *, low: float, high: float, dated: bool = False
 ) -> Markup:
-    """The median over time, with the middle 80 % of rows as a band."""
+    """The median over time, with the middle 80 % of rows as a band; of a column that goes from low to high."""
+    narrow = math.floor(math.log10(max(abs(low), abs(high)) / (high - low)))  # so many digits all numbers share
+    form = _date_form if dated else partial(number, digits=3 + max(narrow, 0))
     parts = [(None, None, None) if p is None else p for _, p in points]
     line = Series(
         name="median",
@@ -262,7 +265,7 @@ def middle_chart(
         title="Median over time, and the middle 80 % of rows",
         description=f"The median goes from {form(line.y[0])} to {form(line.y[-1])}.",
         x=dates(points[0][0].end, points[-1][0].end, marks=4),
-        y=linear(*ends, marks=3) if form is number else dates(*(datetime.fromtimestamp(e, UTC) for e in ends), marks=3),
+        y=dates(*(datetime.fromtimestamp(e, UTC) for e in ends), marks=3) if dated else linear(*ends, marks=3),
         table=Table(headings=["Events up to", "10 %", "Median", "90 %"], rows=rows),
         small=True,
     )

@@ -356,7 +356,7 @@ def point_cards(found: History, *, progress: Steps) -> list[dict[str, Any]]:
         cards.append(
             {
                 "name": column.title,
-                "kind": f"numbers from {number(column.min)} to {number(column.max)}",
+                "kind": f"numbers from {number(column.min, 12)} to {number(column.max, 12)}",
                 "description": column.words.description,
                 "now": bar_chart(bars, title="Now"),
                 "history": [middle_chart(points, low=column.min, high=column.max)] if len(ticks) > 1 else [],

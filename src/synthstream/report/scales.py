@@ -19,24 +19,24 @@ REACH, RANGE = 2.0, "Measured (range of about 95\u00a0%)"
 _LARGE = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e4, "k"))
 
 
-def number(value: float | None) -> str:
-    """A number as people write it: thousands apart, three digits that count.
+def number(value: float | None, digits: int = 3) -> str:
+    """A number as people write it: thousands apart, three digits that count, or so many.
 
     Example:
-        >>> [number(v) for v in (12345.6, 12.345, 0.001234, -3.0, None)]
-        ['12,346', '12.3', '0.00123', '\u22123', '\u2013']
+        >>> [number(v) for v in (12345.6, 12.345, 0.001234, -3.0, None)], number(12.345, 4)
+        (['12,346', '12.3', '0.00123', '\u22123', '\u2013'], '12.35')
     """
     if value is None or math.isnan(value):
         return "\u2013"
     if math.isinf(value):
         return "\u221e" if value > 0 else "\u2212\u221e"
     size = abs(value)
-    if size >= 100 or size == int(size):
+    if size >= 10 ** (digits - 1) or size == int(size):
         text = f"{size:,.0f}"
     elif size < 1e-4:
         text = f"{size:.2g}"
     else:
-        text = f"{size:.{2 - math.floor(math.log10(size))}f}".rstrip("0").rstrip(".")
+        text = f"{size:,.{digits - 1 - math.floor(math.log10(size))}f}".rstrip("0").rstrip(".")
     return f"\u2212{text}" if value < 0 and text != "0" else text
 
 
