@@ -287,6 +287,8 @@ def test_settings_for_readers_are_the_same_stream() -> None:
             "coordinates: 'lat' is listed twice",
         ),
         (place('with = ["kind", "kind"]'), "with: 'kind' is listed twice"),
+        (place() + place(), "line 23: column 'at': 'at' belongs to a place above, too"),
+        (place() + place(name="to"), "column 'to': 'lat' belongs to a place above, too"),
         (place("cells = 12"), "cells"),
         (place() + number("lat", "bins = 4"), "'lat' is listed twice"),
         (place() + '[synthesizer]\nkind = "selective"\npicks = 2\n', 'belongs to kind = "table"'),

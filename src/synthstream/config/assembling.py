@@ -171,6 +171,10 @@ def _views(file: File, i: int, before: Sequence[Column], budget: Budget, base: P
     section, persons = file.columns[i], file.privacy.persons
     if not isinstance(section, PlaceSection) or file.synthesizer.kind != "table":
         raise ConfigError('type = "place": belongs to kind = "table" in [synthesizer]')
+    earlier = [name for one in file.columns[:i] if isinstance(one, PlaceSection) for name in (one.name, *one.sources)]
+    for name in (section.name, *section.sources):
+        if name in earlier:
+            raise ConfigError(f"{name!r} belongs to a place above, too. Give each its own name and coordinates")
     places = [column for column in before if isinstance(column, OfPlace)]
     others = [column for column in before if not isinstance(column, OfPlace)]
     events = 1 if persons is None else persons.max_events
