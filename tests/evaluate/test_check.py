@@ -291,7 +291,7 @@ def test_rows_before_the_start_after_until_and_beyond_the_horizon(tmp_path: Path
     when = ["2025-12-31"] * 10 + ["2026-01-02"] * 270 + ["2026-02-02"] * 15 + ["2028-01-01"] * 5
     said = words(told(tmp_path, toml(), rows(when=when)))
     assert "10) are dated before start" in said
-    assert "15 rows (5.0 %) are dated after until = 2026-01-31" in said
+    assert "15 rows (5.0 %) are dated in ticks that end after until = 2026-01-31" in said
     assert "5 rows (1.7 %) are dated after the horizon" in said
     found = told(tmp_path, toml(), rows(when=["2027-01-01"] * 300))
     assert {f.level for f in found.findings if f.about == "[clock] horizon"} == {Level.STOP}

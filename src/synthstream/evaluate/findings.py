@@ -239,7 +239,7 @@ def _times(config: StreamConfig, looked: Looked, over: int, open_tick: int) -> I
     horizon = clock.horizon
     later = sum(n for tick, n in rows.ticks.items() if over + (clock.until is None) <= tick < (horizon or tick + 1))
     if later:
-        when = "in the future" if clock.until is None else f"after until = {written(clock.until)}"
+        when = "in the future" if clock.until is None else f"in ticks that end after until = {written(clock.until)}"
         words = f"{later:,} rows ({percent(later, count)}) are dated {when}, and would wait for their tick."
         yield Finding(level=Level.LOOK, about="later rows", words=words)
     if horizon is not None and (beyond := sum(n for tick, n in rows.ticks.items() if tick >= horizon)):
