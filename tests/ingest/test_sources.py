@@ -248,6 +248,12 @@ def test_damage_inside_a_file_is_told_without_its_content(tmp_path: Path, place:
         rows(path.rename(tmp_path / "x.toml"), "parquet")
 
 
+@pytest.mark.parametrize("kind", ["csv", "jsonl"])
+def test_what_the_system_does_not_hand_out_is_no_damaged_file(tmp_path: Path, kind: FileKind) -> None:
+    with pytest.raises(SourceError, match=r"cannot be read: Is a directory\. Nothing of it was counted\.$"):
+        rows(tmp_path, kind)
+
+
 @pytest.mark.parametrize("kind", ["csv", "parquet"])
 def test_a_missing_column_is_told_before_any_row(tmp_path: Path, kind: FileKind) -> None:
     path = tmp_path / f"x.{kind}"

@@ -184,12 +184,12 @@ class FileSource:
             raise SourceError(f"{path}: there is no such file. Check the path. Nothing of it was counted.") from None
         except (pa.ArrowException, pl.exceptions.PolarsError, csv.Error, OSError) as error:
             # For a damaged file pyarrow raises OSError too, without an errno; its own text may quote the file.
-            why = getattr(error, "strerror", None)
-            kind = FileDamaged if why is None else SourceError
+            if why := getattr(error, "strerror", None):
+                raise SourceError(f"{path} cannot be read: {why}. Nothing of it was counted.") from None
             odd = self.kind == "parquet" and path.suffix != ".parquet"
-            why = why or "it may be truncated or of another kind" + " (names of texts end in .csv or .jsonl)" * odd
+            why = "it may be truncated or of another kind" + " (names of texts end in .csv or .jsonl)" * odd
             what = f"{path} cannot be read as {self.kind}: {why}"
-            raise kind(f"{what}. Nothing of it was counted; replace it and run again.") from None
+            raise FileDamaged(f"{what}. Nothing of it was counted; replace it and run again.") from None
 
     def _parquet(self, path: Path, part: int | None) -> Iterator[pl.DataFrame]:
         with pq.ParquetFile(for_arrow(path)) as file:
