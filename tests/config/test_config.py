@@ -195,6 +195,11 @@ def test_what_follows_from_wrong_edges_is_not_said_to_be_missing(wrong: str) -> 
     assert "required" not in problem("min = 0\nmax = 100\nbins = 4", wrong)
 
 
+def test_a_list_of_numbers_is_told_once() -> None:
+    said = problem('values = ["A", "B"]', f"values = {[*range(1000)]}")
+    assert said.endswith("line 16: column 'ward': values.0 = 0: input should be a valid string; write it in quotes")
+
+
 def test_all_mistakes_are_told_at_once() -> None:
     broken = GOOD.replace("epsilon = 1.0", "epsilon = -1.0").replace("bins = 4", "bins = 0").replace('"1d"', '"soon"')
     with pytest.raises(ConfigError) as caught:

@@ -111,6 +111,10 @@ class Problems:
         told: set[Path] = set()
         for detail in error.errors():
             loc = detail["loc"]
+            if len(loc) > 1 and isinstance(loc[-1], int) and loc[-2] not in _ARRAYS:  # of many in one list the first
+                if (*loc[:-1], detail["type"]) in told:
+                    continue
+                told.add((*loc[:-1], detail["type"]))
             # A column's key stands behind its number and type.
             if cut := next((at for at in (1, 3) if loc[at : at + 1] and loc[at] in _SEVERAL and len(loc) > at + 1), 0):
                 loc = detail["loc"] = loc[: cut + 1]
