@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -130,6 +131,13 @@ def test_a_tick_is_told_of_while_it_is_new(tmp_path: Path) -> None:
         return {caution.about for caution in of_ticks(config, ticks, events, chance, told=45)}
 
     assert (told(46), told(45)) == ({"tick 46"}, set())
+
+
+def test_a_tick_that_holds_all_is_told_by_what_the_clock_goes_by(tmp_path: Path) -> None:
+    timed, ticks = configured(tmp_path, "always"), [Tick(tick, 0.0 if tick else 9e4, 1.0) for tick in range(8)]
+    for column, words in (("when", "Rows whose times cannot"), (None, "Without column in [clock] all rows")):
+        config = replace(timed, clock=replace(timed.clock, column=column))
+        assert words in next(of_ticks(config, ticks, (9e4, 8.0), chance, told=45)).words
 
 
 @pytest.mark.parametrize("kind", ["refresh", "epochs", "points", "hypercube"])

@@ -158,11 +158,12 @@ def of_ticks(
     total, stderr = events
     most = max(ticks, key=lambda tick: tick.events)
     p = law(_z(most.events - total / 2, most.stderr + stderr / 2)) * len(ticks)
+    who = "Without column in [clock] all rows" if config.clock.column is None else "Rows whose times cannot be read"
     if most.events >= _ALMOST * total and p <= _BY_CHANCE:
         yield Caution(
             "clock",
             f"{_percent(most.events, total)} of all events fell into tick {most.tick} ({_day(config, most.tick)}), one "
-            f"of {ticks[-1].tick + 1:,}. If the times of rows cannot be read, they all count in the tick that is open. "
+            f"of {ticks[-1].tick + 1:,}. {who} count in the tick that is open. "
             f"{_said(p, 'if only half of them fell into it')}",
             max(p, _LEAST),
         )
