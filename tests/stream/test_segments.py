@@ -151,6 +151,13 @@ def test_a_backup_that_is_as_new_as_the_releases_goes_on_whole(tmp_path: Path) -
     assert "segments" not in json.loads((tmp_path / "releases/000007/manifest.json").read_text())
 
 
+def test_a_backup_that_was_not_begun_is_not_there_to_delete(tmp_path: Path) -> None:
+    config = half_run(tmp_path, "always")
+    (tmp_path / "file").touch()
+    with pytest.raises(StateError, match=r"file/backup: Not a directory\.$"):
+        backup(config, tmp_path / "file/backup")
+
+
 def test_a_backup_of_before_goes_on_in_a_new_segment(tmp_path: Path) -> None:
     config = half_run(tmp_path, "always")
     backup(config, tmp_path / "backup")

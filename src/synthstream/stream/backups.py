@@ -53,7 +53,8 @@ def backup(config: StreamConfig, folder: Path, *, progress: Progress = iter) -> 
             sync(path)
         sync_parent(folder)
     except OSError as error:
-        raise StateError(f"backup {folder}: {error.strerror}. The backup there is incomplete: delete it.") from error
+        left = " The backup there is incomplete: delete it." if folder.exists() else ""
+        raise StateError(f"backup {folder}: {error.strerror}.{left}") from error
     finally:
         store.close()
 
