@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import os
 import pty
+import signal
 import subprocess
 import sys
+import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -26,7 +29,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def answered(folder: Path, answer: str) -> tuple[int, str]:
-    """Status and words of a first run on a terminal, where somebody types this."""
+    """Status and words of a first run on a terminal, where somebody types this; or nothing, and then Ctrl-C."""
     ours, theirs = pty.openpty()
     command = [sys.executable, "-c", MAIN, "run", "stream.toml"]
     with subprocess.Popen(command, cwd=folder, stdin=theirs, stdout=theirs, stderr=theirs) as process:  # noqa: S603
@@ -34,12 +37,19 @@ def answered(folder: Path, answer: str) -> tuple[int, str]:
         said = b""
         while b"Type yes: " not in said:
             said += os.read(ours, 4096)
-        os.write(ours, f"{answer}\n".encode())
+        if answer:
+            os.write(ours, f"{answer}\n".encode())
+        else:
+            time.sleep(0.5)  # it waits for a line
+            process.send_signal(signal.SIGINT)
+        late = threading.Timer(30, process.kill)
+        late.start()
         while True:
             try:
                 said += os.read(ours, 4096)
             except OSError:  # the other end is closed
                 break
+        late.cancel()
     os.close(ours)
     return process.returncode, " ".join(said.decode().split())
 
@@ -57,6 +67,12 @@ def test_on_a_terminal_it_shows_what_opening_means_and_waits_for_yes(folder: Pat
     else:
         assert (status, "nothing was spent" in said) == (2, True)
         assert not (folder / "state").exists()
+
+
+def test_ctrl_c_is_an_answer(folder: Path) -> None:
+    status, said = answered(folder, "")
+    assert (status, "Type yes: Stopped. No new releases" in said) == (130, True)
+    assert not (folder / "state").exists()
 
 
 @pytest.mark.parametrize("more", [[], ["-q"], ["--follow"], ["--until", "2026-01-04"]])

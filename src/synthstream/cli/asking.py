@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from dataclasses import replace
 from datetime import datetime
@@ -76,6 +77,7 @@ def _nobody_can_answer() -> bool:
 
 
 def _answered(question: str) -> None:
+    signal.siginterrupt(signal.SIGINT, True)  # once polars is loaded, who waits for a line goes on waiting otherwise
     try:
         answer = input(f"{question} Type yes: ")
     except EOFError:
