@@ -90,7 +90,7 @@ def test_nothing_is_told_where_there_is_nothing_to_tell_from() -> None:
     one = np.ones((4, 4))
     tables = {3: Noisy(one, PRIOR, 0.0, 9), 5: Noisy(one, 0 * PRIOR, NOISE, 9), 7: Noisy(one, 1e-90 * PRIOR, NOISE, 9)}
     found = shrunk_together(tables, 1.0)
-    assert all(not found[q].mean.any() and found[q].doubt == 0.0 for q in tables)
+    assert all(not found[q].mean.any() and found[q].doubt == 1.0 for q in tables)
     assert shrunk_together({}, 1.0) == {}
 
 
@@ -122,8 +122,6 @@ def test_weights_of_tables_change_where_hardly_any_shows_anything(seen: float, e
     assert found[9] == pytest.approx(max(seen, expected))
     assert doubted({}) == {}
     assert doubted({0: 1.3}) == {0: 1.0}
-    empty = doubted(doubts | dict.fromkeys(range(10, 40), 0.0))
-    assert empty == found | dict.fromkeys(range(10, 40), pytest.approx(expected)), "tables of one code tell nothing"
 
 
 def test_rows_of_independent_columns_are_held_to_independence(monkeypatch: pytest.MonkeyPatch) -> None:

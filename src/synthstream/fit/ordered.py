@@ -75,9 +75,9 @@ class Table(NamedTuple):
 
 
 def nothing(shape: tuple[int, ...]) -> Shrunk:
-    """What is left where columns cannot go together, or nothing tells: as if they were independent, without a doubt."""
+    """What is left where there is no noise to tell anything from: as if columns were independent."""
     none = np.zeros(shape)
-    return Shrunk(none, none, none, 0.0)
+    return Shrunk(none, none, none, 1.0)
 
 
 def shrunk(association: FloatArray, bases: Sequence[Basis], noise: float, left: float) -> Shrunk:

@@ -104,10 +104,6 @@ def _posterior(logs: FloatArray) -> FloatArray:
 
 
 def doubted(doubts: Mapping[int, float]) -> dict[int, float]:
-    """By what share of its noise's variance each table is taken to be off, from what it may be off itself.
-
-    Tables that hold no association tell nothing of the others.
-    """
-    some = [doubt for doubt in doubts.values() if doubt > 0] or [0.0]
-    least = max(_LEAST, _SEEN * float(np.quantile(some, _TENTH)))
+    """By what share of its noise's variance each table is taken to be off, from what it may be off itself."""
+    least = max(_LEAST, _SEEN * float(np.quantile(list(doubts.values()), _TENTH))) if doubts else 1.0
     return {q: min(max(doubt, least), 1.0) for q, doubt in doubts.items()}
