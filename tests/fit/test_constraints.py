@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import combinations, product
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -13,9 +14,10 @@ from hypothesis import strategies as st
 
 from synthstream.config.config import StreamConfig
 from synthstream.constraints import ALL_OFFERED, Grids, Group, joined
+from synthstream.fit import aims as aims_module
 from synthstream.fit.aims import Earlier, aims
 from synthstream.fit.blocks import blocks_of, shift
-from synthstream.fit.joints import Joint
+from synthstream.fit.joints import Joint, estimate, with_news
 from synthstream.fit.moves import Effort
 from synthstream.fit.population import Population, fit
 from synthstream.measured import Measured
@@ -225,6 +227,23 @@ def test_a_constraint_brings_back_no_codes_that_never_occur() -> None:
             off[k] += np.abs(margin - true).sum() / 5
     assert never[1] < 1.3 * never[0] < 0.1 * len(rows)
     assert off[1] < 1.1 * off[0]
+
+
+@pytest.mark.parametrize("taken", [1.0, 1e-4], ids=["running counts", "epochs"])
+def test_joint_counts_begin_with_counts_that_are_drawn_together(monkeypatch: pytest.MonkeyPatch, taken: float) -> None:
+    """And with the noise that these have, which of epochs is not the one that is handed in."""
+    rows = np.column_stack([np.arange(6000) % 60, np.arange(6000) % 3]).astype(np.int32)
+    workload = Workload.all_up_to(2, sizes=(60, 3))
+    group = Group.of((0, 1), np.column_stack([np.arange(60), np.arange(60) % 3]))
+    measured = noisy(workload, rows, sigma=30, seed=0)
+    begun, news = Mock(wraps=estimate), Mock(wraps=with_news)
+    monkeypatch.setattr(aims_module, "estimate", begun)
+    monkeypatch.setattr(aims_module, "with_news", news)
+    aims(replace(measured, variance=taken * measured.variance), groups=(group,), taken=taken)
+    errors, (counts, noise) = begun.call_args.args[5], news.call_args.args[1][0]
+    assert counts.std() < 15
+    assert noise == pytest.approx(errors[0] / taken)
+    assert noise < 0.3 * 30**2
 
 
 def test_rows_and_targets_follow_from_the_arguments_alone() -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from synthstream.constraints import Grids, Group
 from synthstream.counts import Counts
-from synthstream.fit import drift, pooling, population
+from synthstream.fit import beyond, drift, pooling, population
 from synthstream.fit.ahead import Ahead, raked
 from synthstream.fit.aims import aims
 from synthstream.fit.pooling import pooled
@@ -227,6 +227,13 @@ def test_a_guess_has_the_margins_of_the_epoch_and_the_association_of_the_rows() 
     moving = looks(*((table(1000.0, s), False) for s in (0.1, 0.9, 0.1, 0.9, 0.1, 0.9)))
     many = Ahead(workload=WORKLOAD, known=lambda: drift.parts_of(moving, SIZES), variance=np.full(2, 25.0))
     assert many.parts() == 4
+
+
+def test_tables_of_epochs_are_not_shrunk_once_more() -> None:
+    values = np.array([100.0, 60, 40, 50, 30, 20, 30, 20, 10, 20, 10, 10])
+    known = Measured(tick=0, workload=WORKLOAD, values=values, variance=np.full(4, 1e-3))
+    with patch.object(beyond, "shrunk_together", side_effect=AssertionError):
+        assert aims(known, taken=1e-4).rows == 100
 
 
 def test_coarse_grids_of_a_place_are_followed_as_far_as_their_own_noise_allows() -> None:

@@ -73,7 +73,7 @@ def test_where_all_are_measured_at_every_tick_none_is_asked(monkeypatch: pytest.
         assert np.array_equal(now, fit(measured, seed=0).codes)
 
 
-def test_epochs_are_asked_by_the_noise_that_their_tables_have() -> None:
+def test_epochs_are_asked_by_the_noise_that_their_tables_have(monkeypatch: pytest.MonkeyPatch) -> None:
     """They are taken as they are, by variances of next to nothing."""
     measured = noisy(questions())
     taken = replace(measured, variance=1e-4 * measured.variance)
@@ -81,6 +81,9 @@ def test_epochs_are_asked_by_the_noise_that_their_tables_have() -> None:
     away = [(aims(taken, taken=share).cells[table] < -NOISE)[true[table] == 0].mean() for share in (1e-4, 1.0)]
     assert away[0] == 1.0
     assert away[1] < 0.1, "as if there were hardly any noise"
+    pooled = fit(taken, seed=0, memory=0.0, taken=1e-4).codes
+    with unasked(monkeypatch):
+        assert not np.array_equal(pooled, fit(taken, seed=0, memory=0.0, taken=1e-4).codes)
 
 
 def block(shape: tuple[int, int], noise: float) -> tuple[FloatArray, FloatArray]:

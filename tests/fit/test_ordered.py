@@ -235,4 +235,5 @@ def test_rows_follow_counts_that_are_alike_for_less_than_their_measured_noise(ta
         tick=0, workload=workload, values=true + rng.normal(0, 100, true.size), variance=np.full(3, taken * 10_000.0)
     )
     errors = aims(measured, taken=taken).errors
+    assert errors[2] == pytest.approx(taken * 10_000)
     assert errors[1] < 0.3 * errors[2]
