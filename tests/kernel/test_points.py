@@ -791,7 +791,7 @@ def test_a_planner_may_use_its_arrays_again() -> None:
 
 @pytest.mark.parametrize("schedule", ["adaptive", "first", "joint-2", "joint-3"])
 def test_without_noise_the_cells_come_back(schedule: Kind) -> None:
-    points = mechanism(1e9, neighbours="replace-one", schedule=schedule)
+    points = mechanism(1e6, neighbours="replace-one", schedule=schedule)
     batches = stream(3)
     history = drawn(points, batches, ExactGate())
     counts = np.bincount([cell for batch in batches for cell, _ in batch], minlength=8)
