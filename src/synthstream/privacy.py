@@ -24,7 +24,7 @@ EXACT = "exact-gaussian"
 # Less than this for one event is no budget: noise of a million events, and conversions lose their digits.
 _SMALLEST_EPSILON, _SMALLEST_RHO = 1e-6, 1e-12
 # More than this promises nothing at all, and conversions leave the floats.
-_LARGEST_EPSILON = 1e6
+LARGEST_EPSILON = 1e6
 
 
 # Factors that a scale of noise, or a cost, is rounded by: far more than what rounding of the few products that make it
@@ -176,9 +176,9 @@ class Budget:
     of: tuple[Budget, Fraction] | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
-        if not _SMALLEST_EPSILON <= self.epsilon <= _LARGEST_EPSILON:
+        if not _SMALLEST_EPSILON <= self.epsilon <= LARGEST_EPSILON:
             raise ValueError(
-                f"epsilon must be from {_SMALLEST_EPSILON:g} to {_LARGEST_EPSILON:g}, not {self.epsilon}: it bounds "
+                f"epsilon must be from {_SMALLEST_EPSILON:g} to {LARGEST_EPSILON:g}, not {self.epsilon}: it bounds "
                 "how much releases tell of one event or person, and the smaller it is, the larger the noise. 1 is usual"
             )
         if self.delta != 0 and not SMALLEST_DELTA <= self.delta < LARGEST_DELTA:

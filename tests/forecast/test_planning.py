@@ -286,6 +286,14 @@ def test_every_kind_is_forecast_or_says_what_cannot_be(kind: str) -> None:
     )
 
 
+@pytest.mark.parametrize("kind", ["epochs", "points", "points-zcdp", "points-signed", "hypercube"])
+def test_any_number_of_events_can_be_expected(kind: str) -> None:
+    """Few rows are simulated in their place, with an epsilon that is larger by as much, up to 1e6."""
+    (rows,) = (f.rows for f in of(text_of(kind), expect="10000000000000/day", at_ticks=[2]).forecasts)
+    assert rows is not None
+    assert 0 <= rows.box < 1e-3 * 2e13
+
+
 @pytest.mark.slow
 def test_points_come_nearer_as_events_come() -> None:
     text = POINTS.replace("horizon = 12", "horizon = 1000").replace("depth = 8", "depth = 16")

@@ -322,7 +322,7 @@ def _unevenness(mass: FloatArray, known: _Known, lean: FloatArray | None, above:
     counted = mass * np.clip(known.share, 0.0, 1.0)[:, None]
     squares, told = np.maximum(counted, 0.0) ** 2, np.isfinite(known.variance)
     noise = np.where(told, known.variance + np.maximum(counted, 0.0), 1.0)
-    weight = np.where(told, squares / (squares + noise), 0.0)
+    weight = np.where(told, squares / np.maximum(squares + noise, np.finfo(np.float64).tiny), 0.0)
     gap = known.differences if lean is None else known.differences - counted * lean
     whole = float(np.sum(weight * squares))
     return min(max(float(np.sum(weight * (gap**2 - noise))) / whole, UNKNOWN), 1.0) if whole > 0 else above

@@ -139,7 +139,7 @@ def _ends(history: Sequence[TreeMeasured]) -> dict[int, float]:
         for block in measured.blocks:
             if block.level == NUMBER:
                 best, variance = best + float(block.values[0]), variance + float(block.variance)
-                share = variance / (variance + its)
+                share = variance / (variance + its) if variance else 0.0
                 total, its = best + share * (total - best), variance * (1 - share)
         found[measured.tick], best, variance = total, total, its
     return found

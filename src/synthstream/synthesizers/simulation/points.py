@@ -18,7 +18,7 @@ from synthstream.kernel.points import Points
 from synthstream.kernel.turnstile import Turnstile
 from synthstream.measured import NodeCounts, TreeMeasured, TurnstileMeasured
 from synthstream.partition import Partition
-from synthstream.privacy import Budget
+from synthstream.privacy import LARGEST_EPSILON, Budget
 from synthstream.synthesizers.contract import Expected, Piece, RowErrors
 from synthstream.synthesizers.simulation.seeded import SeededGate
 from synthstream.synthesizers.simulation.shapes import Clusters
@@ -241,11 +241,13 @@ class Run:
 
 
 def _louder(budget: Budget, rho: Fraction, factor: float) -> Budget:
-    """A budget with ``factor`` times the epsilon, by which noise that costs rho is smaller by the same factor.
+    """A budget with ``factor`` times the epsilon, by which noise that costs rho is smaller by the same factor; or by
+    as much as a budget can have, with which hardly any is left.
 
     For Gaussian noise, delta is what goes with the right rho: epsilon alone decides when epochs end.
     """
-    epsilon = budget.epsilon * factor
+    factor = min(factor, LARGEST_EPSILON / budget.epsilon)
+    epsilon = min(budget.epsilon * factor, LARGEST_EPSILON)
     if budget.pure or factor == 1:
         return replace(budget, epsilon=epsilon)
     delta = delta_for(float(rho) * factor**2, epsilon=epsilon)

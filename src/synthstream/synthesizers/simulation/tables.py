@@ -19,7 +19,7 @@ from synthstream.fit.targets import MEMORY
 from synthstream.kernel.epochs import Epochs
 from synthstream.kernel.tables import Marginals, Refreshed
 from synthstream.measured import Measured
-from synthstream.privacy import Budget
+from synthstream.privacy import LARGEST_EPSILON, Budget
 from synthstream.schema.schema import Schema
 from synthstream.synthesizers.contract import Expected, Models, Piece, RowErrors
 from synthstream.synthesizers.simulation.seeded import SeededGate
@@ -273,7 +273,8 @@ def in_epochs(
     # With a scale above 1 each row stands for ``scale`` rows, and noise is smaller by the same factor.
     scale = max(1.0, max(ticks) * events_per_tick / _most_rows(made.mechanism.workload))
     budget = made.mechanism.budget
-    mechanism = replace(made.mechanism, budget=Budget(epsilon=budget.epsilon * scale, delta=budget.delta))
+    epsilon = min(budget.epsilon * scale, LARGEST_EPSILON)  # with that hardly any noise is left
+    mechanism = replace(made.mechanism, budget=Budget(epsilon=epsilon, delta=budget.delta))
     # Rows of the shape know no constraint, and lie in every cell of every grid of a place: nor does their fit.
     made = replace(made, mechanism=mechanism, how=made.how._replace(groups=()))
     workload, rng = mechanism.workload, np.random.default_rng(seed)
