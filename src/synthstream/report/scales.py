@@ -34,22 +34,23 @@ def number(value: float | None, digits: int = 3) -> str:
     if size >= 10 ** (digits - 1) or size == int(size):
         text = f"{size:,.0f}"
     elif size < 1e-4:
-        text = f"{size:.2g}"
+        text = f"{size:.{digits - 1}g}"
     else:
         text = f"{size:,.{digits - 1 - math.floor(math.log10(size))}f}".rstrip("0").rstrip(".")
     return f"\u2212{text}" if value < 0 and text != "0" else text
 
 
 def bound(value: float | None) -> str:
-    """A bound with three digits, never below what it is.
+    """A bound with as many digits as :func:`number` writes, never below what it is.
 
     Example:
-        >>> [bound(value) for value in (0.1, 0.014123, 2.7113, 1.0, None)]
-        ['0.1', '0.0142', '2.72', '1', '\u2013']
+        >>> [bound(value) for value in (0.1, 0.014123, 2.7113, 1.0, 1.31e-5, None)]
+        ['0.1', '0.0142', '2.72', '1', '1.4e-05', '\u2013']
     """
     if value is None or not 0 < value < math.inf:
         return number(value)
-    return number(float(Context(prec=3, rounding=ROUND_CEILING).create_decimal_from_float(value * CHEAPER)))
+    digits = 3 if value >= 1e-4 else 2
+    return number(float(Context(prec=digits, rounding=ROUND_CEILING).create_decimal_from_float(value * CHEAPER)))
 
 
 def ranged(value: float, stderr: float) -> str:
