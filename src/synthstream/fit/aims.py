@@ -145,7 +145,7 @@ class _How(NamedTuple):
 
     @property
     def pooled(self) -> bool:
-        """Whether tables are those of epochs, of which each was shrunk by itself, and no running counts."""
+        """Whether tables are those of epochs, of which each was shrunk by itself before."""
         return self.taken != 1.0
 
 
@@ -174,8 +174,8 @@ def aims(
         then: see :func:`synthstream.fit.population.fit`.
         groups: public constraints. Their columns' margins, and the tables within them, are those of their joint counts.
         settled: whether larger tables stay as they are for some ticks, so that rows leave cells that are more likely
-            empty than not (:mod:`synthstream.fit.empty`). Where all are measured at every tick, noise would say anew at
-            each of them which these are.
+            empty than not (:mod:`synthstream.fit.empty`). Where all are measured at every tick, each tick's noise would
+            take other cells for empty.
         taken: variances of ``measured`` are so many times those of its errors: tables are shrunk less.
     """
     workload, left = measured.workload, LEFT if start is not None and len(start) else 1.0
@@ -237,10 +237,10 @@ def _known(measured: Measured, how: _How) -> _Known:
     total = total_of(measured)
     rows = max(0, round(total))
     counts, variances = margins_of(measured, total)
-    grids, even = grids_of(how.groups), list(zip(counts, [own / how.taken for own in variances], strict=True))
+    grids, own = grids_of(how.groups), [(one, error / how.taken) for one, error in zip(counts, variances, strict=True)]
     # Of cells of a grid coarser grids tell.
-    even = [one if c in grids else evened(*one) for c, one in enumerate(even)]
-    calm, errors = [own for own, _ in even], [error for _, error in even]
+    even = [one if c in grids else evened(*one) for c, one in enumerate(own)]
+    calm, errors = map(list, zip(*even, strict=True))
     noises = [error * how.taken for error in errors]
     margins = possible_margins(calm, noises, rows)
     told = with_grids(how.groups, calm, errors, rows, summed=not how.pooled)

@@ -178,7 +178,8 @@ def fit(
         raise ValueError(f"start: sizes are {start.workload.sizes}, those measured {workload.sizes}")
     before = np.zeros((0, len(workload.sizes)), dtype=np.int32) if start is None else start.codes.astype(np.int32)
     nested = bool(grids_of(groups))
-    looked: dict[str, Any] = {"settled": fresh is not None or taken != 1.0, "groups": groups, "taken": taken}
+    settled = fresh is not None or taken != 1.0
+    looked: dict[str, Any] = {"settled": settled, "groups": groups, "taken": taken}
     each = _events_per_row(measured, most)
     if each > 1:
         measured, then = of_rows(measured, each), None if then is None else then.of_rows(each)
@@ -189,8 +190,7 @@ def fit(
     codes = np.empty((aim.rows, len(workload.sizes)), dtype=np.int32)
     # Where all tables are measured at every tick, added rows are copied. So are rows with a place: little is known of
     # each cell of a fine grid, and yet events of a kind lie where others of it lay.
-    copied = nested or (fresh is None and taken >= 1)
-    alone = np.zeros_like(aim.alone) if copied else aim.alone
+    alone = np.zeros_like(aim.alone) if nested or not settled else aim.alone
     state = _resize(before, codes, *steps_of(aim.margins), np.ones_like(alone) if first else alone, np.uint64(seed))
     if aim.rows == 0:
         return Population.of(workload, codes)
