@@ -19,7 +19,7 @@ from synthstream.config.places import words_of
 from synthstream.forecast.rates import Rate
 from synthstream.forecast.values import of_values
 from synthstream.kinds import NO_EPSILON, WEAK_DELTA, WEAK_EPSILON
-from synthstream.privacy import EVENT, WIDER, Claim, Unit
+from synthstream.privacy import EVENT, WIDER, Claim, Unit, stated
 from synthstream.publish.readme import falling
 from synthstream.schema.columns import Boolean, Category
 from synthstream.schema.naming import clash, names_a_person
@@ -89,18 +89,18 @@ def weak_budget(config: StreamConfig) -> Iterator[Caution]:
     budget = config.privacy.budget
     if budget.epsilon > WEAK_EPSILON:
         what = "next to nothing" if budget.epsilon > NO_EPSILON else "little"
-        one = "one person" if config.privacy.unit.of_persons else "one row"
+        one, spent = "one person" if config.privacy.unit.of_persons else "one row", stated(budget.epsilon)
         yield Caution(
             "privacy.epsilon",
-            f"epsilon = {budget.epsilon:g} promises {what}: {one} may make a conclusion e^{budget.epsilon:g} times as "
-            "likely. At 1 that is 2.72 times; above 4 think twice.",
+            f"epsilon = {spent} promises {what}: {one} may make a conclusion e^{spent} times as likely. At 1 that is "
+            "2.72 times; above 4 think twice.",
         )
     if budget.delta > WEAK_DELTA:
         many = math.floor(WIDER / budget.delta)
         yield Caution(
             "privacy.delta",
-            f"delta = {budget.delta:g} allows the promise to fail altogether with a chance of one in {many:,}. It "
-            "should be far below one in the number of people; 1e-9 is common.",
+            f"delta = {stated(budget.delta)} allows the promise to fail altogether with a chance of one in {many:,}. "
+            "It should be far below one in the number of people; 1e-9 is common.",
         )
 
 
