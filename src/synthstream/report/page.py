@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import stat
 from contextlib import suppress
@@ -16,6 +15,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from synthstream.environment import write_new
 from synthstream.errors import ConfigError
 from synthstream.kinds import span, spelled
 from synthstream.privacy import stated
@@ -133,10 +133,8 @@ def write_page(path: Path, text: str, *, private: bool = False) -> None:
     """
     check_place(path)
     aside = path.with_name(f".{path.name}.{token_hex(4)}")
-    handle = os.open(aside, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW, 0o600 if private else 0o666)
     try:
-        with open(handle, "w", encoding="utf-8") as file:
-            file.write(text)
+        write_new(aside, text.encode(), mode=0o600 if private else 0o666)
         aside.replace(path)
     except BaseException:
         aside.unlink(missing_ok=True)
