@@ -274,8 +274,8 @@ class Budget:
         """
         if not claim.fits(self):
             raise BudgetExceeded(
-                f"The ledger refuses this charge: the budget is epsilon = {self.epsilon:g}, delta = {self.delta:g}, "
-                "and this one would exceed it. No noise was drawn."
+                f"The ledger refuses this charge: the budget is epsilon = {stated(self.epsilon)}, "
+                f"delta = {stated(self.delta)}, and this one would exceed it. No noise was drawn."
             )
 
 

@@ -201,7 +201,7 @@ def test_bad_cells_have_their_places(folder: Path) -> None:
         ("depth = 12\n", "order = 2\n", 'order: has no effect with kind = "points"'),
         ('kind = "points"\n', 'kind = "points"\npicks = 2\n', "picks: has no effect"),
         ('type = "number"\nmin = 30', 'type = "integer"\nmin = 30', "takes numbers only"),
-        ("epsilon = 4.0", "epsilon = 1e-9", "not 1e-09"),
+        ("epsilon = 4.0", "epsilon = 1e-9", r"from 1e-06 to 1e\+06, not 1e-09"),
     ],
 )
 def test_settings_that_cannot_be_are_named(folder: Path, old: str, new: str, says: str) -> None:

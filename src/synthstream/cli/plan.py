@@ -131,6 +131,7 @@ def _ticks(text: str | None) -> list[int] | None:
 
 def _print_promise(shown: Console, found: Plan) -> None:
     """And what it needs."""
+    from synthstream.privacy import stated
     from synthstream.report.plan_page import when_of
     from synthstream.report.scales import size_of
 
@@ -160,7 +161,9 @@ def _print_promise(shown: Console, found: Plan) -> None:
     shown.print(f"Events     {found.expected.words}{guess}")
     shown.print(f"Errors     after {'; '.join(when_of(forecast) for forecast in found.forecasts)}")
     if len(found.budgets) > 1:
-        shown.print(f"           eps {found.budget.epsilon:g} is what this stream has; other lines are to compare")
+        shown.print(
+            f"           eps {stated(found.budget.epsilon)} is what this stream has; other lines are to compare"
+        )
 
 
 def _tables(found: Plan) -> Iterator[Table]:
@@ -194,6 +197,8 @@ def _table(found: Plan, title: str, errors: Callable[[Plan, Forecast], dict[str,
     from rich import box
     from rich.table import Table
 
+    from synthstream.privacy import stated
+
     headings = dict.fromkeys(heading for forecast in found.forecasts for heading in errors(found, forecast))
     if not headings:
         return
@@ -205,7 +210,7 @@ def _table(found: Plan, title: str, errors: Callable[[Plan, Forecast], dict[str,
             texts = errors(found, budgeted.forecasts[i])
             table.add_row(
                 "" if k else mine.asked,
-                f"{budgeted.epsilon:g}",
+                stated(budgeted.epsilon),
                 *(texts.get(heading, "-") for heading in headings),
                 style="bold" if budgeted.forecasts is found.forecasts else None,
                 end_section=k + 1 == len(found.budgets),

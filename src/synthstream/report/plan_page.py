@@ -140,7 +140,7 @@ def _chart(found: Plan, title: str, note: str, error: Error) -> Markup:
 
 
 def _budget(found: Plan, epsilon: float) -> str:
-    return f"epsilon {epsilon:g}" + (" (configured)" if epsilon == found.budget.epsilon else "")
+    return f"epsilon {stated(epsilon)}" + (" (configured)" if epsilon == found.budget.epsilon else "")
 
 
 def when_of(forecast: Forecast) -> str:
