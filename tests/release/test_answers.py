@@ -186,6 +186,7 @@ def test_no_condition_is_answered_wrongly() -> None:
 
 def test_thresholds_of_conditions() -> None:
     assert thresholds("age >= -5 AND zone = 'A'", ["age"]) == [-5]
+    assert thresholds("age >= 60 AND NOT fare BETWEEN 5 AND 9.5", ["age", "fare"]) == [60, 5, 9.5]
     assert thresholds("age BETWEEN 1 AND fare", ["age", "fare"]) is None
     assert thresholds("age BETWEEN fare AND 1", ["age", "fare"]) is None
     assert thresholds("ABS(age) > 1", ["age"]) is None

@@ -101,9 +101,12 @@ def test_what_belongs_to_another_user_is_refused(tmp_path: Path, name: str) -> N
 
 def test_network_file_systems_are_known_and_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     mounts = tmp_path / "mounts"
-    mounts.write_text(f"/dev/sda / ext4 rw 0 0\nbox:/export {tmp_path}/far nfs4 rw 0 0\n")
+    places = ("far", r"my\040home")  # a blank, as the system writes it
+    shares = "".join(f"box:/{n} {tmp_path}/{name} nfs4 rw 0 0\n" for n, name in enumerate(places))
+    mounts.write_text(f"/dev/sda / ext4 rw 0 0\n{shares}")
     assert file_system(tmp_path / "near", mounts.read_text()) == "ext4"
-    assert file_system(tmp_path / "far" / "state", mounts.read_text()) == "nfs4"
+    for name in ("far", "my home"):
+        assert file_system(tmp_path / name / "state", mounts.read_text()) == "nfs4"
     assert file_system(tmp_path / "farther", mounts.read_text()) == "ext4"
     monkeypatch.setattr("synthstream.state.folder._MOUNTS", mounts)
     Store(tmp_path / "near").close()

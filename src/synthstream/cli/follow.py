@@ -94,12 +94,7 @@ def _going_on(error: MirrorError) -> None:
 
 
 def seconds_of(text: str | None) -> float:
-    """Length of time from the command line, in seconds; left out: 5.
-
-    Example:
-        >>> seconds_of("5s"), seconds_of("1.5m")
-        (5.0, 90.0)
-    """
+    """Length of time from the command line, in seconds; left out: 5."""
     text = "5s" if text is None else text
     found = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h)", text)
     if found is None or not 0.05 <= float(found[1]) * _SECONDS[found[2]] <= 86_400:

@@ -196,12 +196,7 @@ def _told() -> Iterator[None]:
 
 
 def _why(text: str) -> str:
-    """The kind of an error of a store, in our words.
-
-    Example:
-        >>> _why("When listing objects: AWS Error SIGNATURE_DOES_NOT_MATCH during ListObjectsV2 operation: key K")
-        'the store refused the secret key. Check AWS_SECRET_ACCESS_KEY, or what the environment has in its place'
-    """
+    """The kind of an error of a store, in our words."""
     place = "or what the environment has in its place"
     kinds = {
         "NO_SUCH_BUCKET|NoSuchBucket|ContainerNotFound": "there is no such bucket",

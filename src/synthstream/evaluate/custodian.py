@@ -198,13 +198,6 @@ def yardsticks(workload: Workload, true: IntArray, cells: Cells, *, order: int) 
 
     Args:
         true: counts of all events up to it, over all cells, shape ``(cells,)``.
-
-    Example:
-        >>> count, nothing = np.array([3.0, 1.0]), np.full(2, np.nan)
-        >>> one = Cells(count=count, measured=nothing, stderr=nothing, since=nothing)
-        >>> table = Workload(sizes=(2,), marginals=((0,),))
-        >>> yardsticks(table, np.array([4, 0]), one, order=1)
-        Yardsticks(order=1, k_marginal=750.0, impossible=0.25, coverage=None)
     """
     distances, shares, held = list[float](), list[float](), list[np.ndarray]()
     for marginal in workload.marginals:

@@ -152,11 +152,6 @@ def steps(clock: Clock, every: str | None, *, newest: int) -> list[Step]:
 
     Raises:
         ConfigError: ``every`` is none, or is shorter than a tick, or, but of the calendar, no whole number of ticks.
-
-    Example:
-        >>> weeks = Clock(start=datetime(2026, 1, 1), every="1w", horizon=None)
-        >>> [tuple(step) for step in steps(weeks, "1mo", newest=7)]
-        [(0, 4, True), (5, 7, False)]
     """
     if every is None:
         return [Step(tick, tick) for tick in range(newest + 1)]

@@ -302,12 +302,7 @@ def numbers(series: pl.Series) -> FloatArray:
 
 
 def signs(series: pl.Series) -> IntArray:
-    """-1 for each cell that :func:`numbers` reads as the number -1, and +1 for every other one, missing ones too.
-
-    Example:
-        >>> signs(pl.Series(["-1", " -1.0 ", "1", "delete", None])).tolist()
-        [-1, -1, 1, 1, 1]
-    """
+    """-1 for each cell that :func:`numbers` reads as the number -1, and +1 for every other one, missing ones too."""
     return np.where(numbers(series) == -1.0, np.int64(-1), np.int64(1))
 
 

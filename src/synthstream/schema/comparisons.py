@@ -111,12 +111,6 @@ def thresholds(text: str, wide: Sequence[str]) -> list[float] | None:
 
     Args:
         wide: columns whose cells hold many values.
-
-    Example:
-        >>> thresholds("age >= 60 AND NOT fare BETWEEN 5 AND 9.5", ["age", "fare"])
-        [60.0, 5.0, 9.5]
-        >>> thresholds("age > fare", ["age", "fare"]) is None
-        True
     """
     tokens, found = tokenised(text), list[float]()
     parts = [Token("wide", "") if is_column(token, wide) else token for token in tokens]

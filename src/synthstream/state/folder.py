@@ -97,11 +97,6 @@ def file_system(path: Path, mounts: str) -> str:
     Args:
         path: absolute.
         mounts: as in ``/proc/self/mounts``; a later line hides an earlier one.
-
-    Example:
-        >>> mounts = "/dev/sda / ext4 rw 0 0" + chr(10) + "box:/a /my\\040home nfs4 rw 0 0"
-        >>> file_system(Path("/my home/state"), mounts), file_system(Path("/my/state"), mounts)
-        ('nfs4', 'ext4')
     """
     real, depth, kind = path.resolve(), 0, ""
     for line in mounts.splitlines():

@@ -64,11 +64,6 @@ class CellNoise:
         noise: law of its draws.
         slack: what rounding adds to the noise at most, in events.
         excess: for Gaussian noise, its probabilities are at most this times those of the normal law of that variance.
-
-    Example:
-        >>> alike = CellNoise(cells=1, variance=laplace_variance(10.0), widest=10.0, noise="laplace")
-        >>> round(alike.tail(30), 4), round(2 * math.exp(-31 / 10) / (1 + math.exp(-1 / 10)), 4)
-        (0.0473, 0.0473)
     """
 
     cells: int
@@ -144,16 +139,6 @@ def of_running_counts(mechanism: Marginals, tick: int, *, beta: float = BETA) ->
 
     Raises:
         ValueError: beta is out of range.
-
-    Example:
-        >>> from synthstream.privacy import Budget
-        >>> from synthstream.workload import Workload
-        >>> mechanism = Marginals(
-        ...     workload=Workload.all_up_to(2, sizes=(4, 5, 6)), budget=Budget(epsilon=1.0, delta=1e-9), horizon=100
-        ... )
-        >>> error, deviation = of_running_counts(mechanism, 99), float(mechanism.variance(99).max()) ** 0.5
-        >>> round(error / deviation, 1)
-        3.5
     """
     lengths, multipliers = mechanism.workload.lengths, mechanism.multipliers
     alike = [

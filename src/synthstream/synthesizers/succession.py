@@ -77,16 +77,6 @@ def across(parts: Sequence[tuple[Budget, Claim]], *, horizon: int | None) -> tup
     Args:
         parts: budgets and claims of one unit and one relation of neighbours, in the order of time.
         horizon: of the newest part, in ticks of the stream.
-
-    Example:
-        >>> from synthstream.privacy import EVENT
-        >>> def part(epsilon):
-        ...     budget = Budget(epsilon=epsilon, delta=0.0)
-        ...     return budget, Claim(unit=EVENT, neighbours="add-remove", rho=budget.rho, pure=Fraction(epsilon),
-        ...                          horizon=8, theorems=())
-        >>> budget, claim = across([part(1.0), part(0.5)], horizon=9)
-        >>> budget.epsilon, float(claim.rho)
-        (1.0, 0.5)
     """
     budgets, claims = [budget for budget, _ in parts], [claim for _, claim in parts]
     newest, pure = claims[-1], [claim.pure for claim in claims]

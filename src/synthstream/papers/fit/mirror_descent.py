@@ -45,11 +45,6 @@ def towards(
 
     Source: McKenna, Sheldon, Miklau 2019, "Graphical-model based estimation and inference for differential privacy",
     algorithm 1; the kept part is ours.
-
-    Example:
-        >>> model = towards(Graphical.uniform((2, 3), 4.0), [(0,)], [np.array([3.0, 1.0])], 4.0, steps=50, cap_mb=1.0)
-        >>> np.round(model.table((0,)), 2).tolist()
-        [3.0, 1.0]
     """
     total = max(float(total), 0.0)
     # Small tables first: of a large one a cell's noise hides most, and it takes the room of many.

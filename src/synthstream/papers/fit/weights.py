@@ -33,13 +33,6 @@ class Weights:
         sizes: number of codes of each column, shape ``(columns,)``.
         total: number of events; negative ones become 0, which makes all tables zero and leaves no rows.
         shares: share of each combination, float64, shape ``(cells,)`` in C order, none negative; they add up to 1.
-
-    Example:
-        >>> weights = Weights.uniform((2, 3), 12.0)
-        >>> weights.table((1,)).tolist()
-        [4.0, 4.0, 4.0]
-        >>> weights.rows(3, np.random.default_rng(0)).shape
-        (3, 2)
     """
 
     sizes: tuple[int, ...]

@@ -10,14 +10,7 @@ from synthstream.workload import IntArray
 
 
 class SeededGate(Gate):
-    """The laws of the system's gate, from a seed: the same calls give the same answers.
-
-    Example:
-        >>> import numpy as np
-        >>> value = np.zeros(3, dtype=np.int64)
-        >>> bool(np.all(SeededGate(7).laplace(value, scale=9.0) == SeededGate(7).laplace(value, scale=9.0)))
-        True
-    """
+    """The laws of the system's gate, from a seed: the same calls give the same answers."""
 
     def __init__(self, seed: int | str) -> None:
         self._seed = str(seed).encode()

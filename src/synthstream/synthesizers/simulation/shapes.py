@@ -33,11 +33,6 @@ class LatentClasses:
         sizes: number of codes of each column.
         own: how many of them, at the end, are for what no list names: ``other`` and ``missing``.
         rng: decides the shape.
-
-    Example:
-        >>> shape = LatentClasses((4, 3), (1, 0), np.random.default_rng(0))
-        >>> shape.rows(5, np.random.default_rng(1)).shape
-        (5, 2)
     """
 
     def __init__(self, sizes: Sequence[int], own: Sequence[int], rng: np.random.Generator) -> None:
@@ -63,12 +58,7 @@ class LatentClasses:
 
 
 class Clusters:
-    """Points of clusters that wander, and whose shares come in bursts, in the unit cube.
-
-    Example:
-        >>> Clusters(2, np.random.default_rng(0)).points(5).shape
-        (5, 2)
-    """
+    """Points of clusters that wander, and whose shares come in bursts, in the unit cube."""
 
     def __init__(self, dimension: int, rng: np.random.Generator) -> None:
         self._rng, self._dimension = rng, dimension

@@ -93,11 +93,6 @@ def errors_of(workload: Workload, gap: FloatArray) -> RowErrors:
     """Errors of one release, from estimated minus true counts over all cells of a workload, shape ``(cells,)``.
 
     A box is half of the codes of each of two columns, drawn at random: a quarter of their table.
-
-    Example:
-        >>> workload = Workload.all_up_to(2, sizes=(2, 2))
-        >>> errors_of(workload, np.ones(workload.cells)).table_error
-        {1: 2.0, 2: 4.0}
     """
     sums = np.add.reduceat(np.abs(gap), workload.offsets[:-1])
     order = np.array([len(m) for m in workload.marginals])
@@ -110,11 +105,6 @@ def box_variance(workload: Workload, variance: FloatArray) -> float:
 
     A box takes half of the codes of each column, rounded up: of a table of a by b cells, each of variance v,
     ceil(a / 2) ceil(b / 2) cells. Noise is independent between cells, so the sum's variance is that number times v.
-
-    Example:
-        >>> workload = Workload.all_up_to(2, sizes=(4, 5))
-        >>> box_variance(workload, np.full(4, 10.0))
-        60.0
     """
     order = _order_of_boxes(workload)
     found = [
@@ -264,11 +254,11 @@ def in_epochs(
 ) -> dict[int, RowErrors]:
     """Errors, by number of ticks, of rows fitted to tables that are measured once an epoch: by running the mechanism.
 
-    Args:
-        made: a synthesizer whose mechanism is an :class:`Epochs`.
-
     The real mechanism is stepped at the end of each epoch, and at the ticks asked for, with seeded noise. What comes in
     between is counted there.
+
+    Args:
+        made: a synthesizer whose mechanism is an :class:`Epochs`.
     """
     # With a scale above 1 each row stands for ``scale`` rows, and noise is smaller by the same factor.
     scale = max(1.0, max(ticks) * events_per_tick / _most_rows(made.mechanism.workload))

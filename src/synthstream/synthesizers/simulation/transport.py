@@ -30,10 +30,6 @@ def w1(mass_a: FloatArray, mass_b: FloatArray) -> float:
 
     Returns:
         In widths of the cube; 1 if there is no mass on one side.
-
-    Example:
-        >>> round(w1(np.array([1.0, 0.0, 0.0, 0.0]), np.array([0.0, 0.0, 0.0, 2.0])), 3)
-        0.75
     """
     if not (mass_a.sum() > 0 and mass_b.sum() > 0):
         return 1.0
