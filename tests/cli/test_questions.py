@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from synthstream import Stream
-from synthstream.cli.answering import tell_of_steps
+from synthstream.cli.answering import give, tell_of_steps
 from synthstream.cli.app import app
 from synthstream.cli.reading import apart
 from synthstream.config.config import load
@@ -70,6 +70,14 @@ def test_what_is_read_says_that_bins_at_the_ends_hold_more_and_files_keep_their_
         written = (tmp_path / "out.csv").read_text()
         assert "and more" not in written, words
         assert "below" not in written, words
+
+
+def test_shares_of_rare_values_are_told_with_three_digits(capsys: pytest.CaptureFixture[str]) -> None:
+    shares = [0.334561, 0.000340123, 0.00002, 0.0, 1.0, None]
+    found = pl.DataFrame({"ward": [*"ABCDEF"], "share": shares})
+    give(found, None, "csv", csv=False, stamped=False, columns=[])
+    lines = [line.split() for line in capsys.readouterr().out.splitlines() if line.startswith("| ")]
+    assert [line[2] for line in lines] == ["share", "0.335", "0.00034", "0.00002", "0.0", "1.0", "null"]
 
 
 def test_columns_may_have_commas_between_them(folder: Path) -> None:

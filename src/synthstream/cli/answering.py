@@ -256,8 +256,10 @@ def give(
         if clock is not None and name in found.columns:
             shown = {tick: f"{tick} ({word} {clock.begins(tick + more)})" for tick in found[name].drop_nulls().unique()}
             found = found.with_columns(pl.col(name).replace_strict(shown, return_dtype=pl.String))
-    digits = {"share": 3, "measured": 1, "stderr": 1, "model_error": 1, "z": 1}
+    digits = {"measured": 1, "stderr": 1, "model_error": 1, "z": 1}
     found = found.with_columns(pl.col(name).round(n) for name, n in digits.items() if name in found.columns)
+    if "share" in found.columns:  # rare values have one, too
+        found = found.with_columns(pl.col("share").round_sig_figs(3))
     found = _with_open_ends(found, columns).rename(called or {}, strict=False)
     # As wide as it is: a number that goes on in the next line would be another number.
     look = {"tbl_rows": -1, "tbl_cols": -1, "tbl_width_chars": -1}
