@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,9 @@ from unittest.mock import Mock
 import pytest
 
 from synthstream import releases
+from synthstream.cli.common import check_writable
+from synthstream.cli.reading import format_of
+from synthstream.errors import ConfigError
 from synthstream.forecast import warnings as cautions
 from synthstream.publish.folder import DESCRIPTIONS, ParquetSink
 from tests.support.at_rest import reached_by_others
@@ -45,6 +49,26 @@ def test_no_output_is_written_over_what_matters(tmp_path: Path, words: list[str]
     assert done.returncode == 2
     assert says in done.stderr
     assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
+
+
+def test_a_folder_in_which_nothing_can_be_written_is_named_before_anything_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of the folders of a system, such as /proc, it may say that whoever is root may write there."""
+    there = tmp_path / "there.csv"
+    there.touch()
+    check_writable(tmp_path / "new.csv")
+    assert [*tmp_path.iterdir()] == [there]
+    monkeypatch.setattr(tempfile, "TemporaryFile", Mock(side_effect=FileNotFoundError))
+    check_writable(there)
+    for refused in (
+        lambda: format_of(None, tmp_path / "new.csv", place="https://example.org/visits"),
+        lambda: check_writable(there, aside=True),
+    ):
+        with pytest.raises(ConfigError, match=r"^-o /.*\.csv: cannot be written there\. Choose a folder that you may"):
+            refused()
+    with pytest.raises(ConfigError, match=r"there is no folder .*/away"):
+        format_of(None, tmp_path / "away/new.csv", place="https://example.org/visits")
 
 
 @pytest.mark.parametrize("simulated", [True, False])

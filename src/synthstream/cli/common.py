@@ -7,6 +7,7 @@ import os
 import resource
 import shutil
 import sys
+import tempfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeVar
@@ -119,8 +120,32 @@ def check_output(
         raise ConfigError(f"-o {output}: a page's name ends in .html.")
     if page and output.exists() and not output.read_bytes()[:15].lower().startswith(b"<!doctype html"):
         raise ConfigError(f"-o {output}: is there already, and is no page. Name another.")
-    if not os.access(output if output.exists() else place.parent, os.W_OK):
-        raise ConfigError(f"-o {output}: cannot be written there. Choose a folder that you may write to.")
+    check_writable(output, aside=page)
+
+
+def check_writable(output: Path, *, aside: bool = False) -> None:
+    """Raise ``ConfigError`` unless a file can be written; where there is none yet, that is tried.
+
+    Args:
+        aside: whether it is written beside, and takes the place of what is there.
+    """
+    try:
+        if output.exists() and not aside:  # what may be a pipe
+            may = os.access(output, os.W_OK)
+        else:  # a system may refuse those whom it does not name
+            tempfile.TemporaryFile(dir=output.resolve().parent).close()
+            may = True
+    except OSError:
+        may = False
+    if not may:
+        raise unwritable(output)
+
+
+def unwritable(output: Path) -> ConfigError:
+    """What to say of a file that cannot be written."""
+    if not output.absolute().parent.is_dir():
+        return ConfigError(f"-o {output}: there is no folder {output.parent}.")
+    return ConfigError(f"-o {output}: cannot be written there. Choose a folder that you may write to.")
 
 
 def no_core_dump() -> None:

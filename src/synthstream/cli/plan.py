@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from synthstream.cli.common import AsJson, ConfigPath, bar, check_output, console, say
+from synthstream.cli.common import AsJson, ConfigPath, bar, check_output, console, say, unwritable
 from synthstream.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -61,8 +61,8 @@ def schema_init(
             file.write(text)
     except FileExistsError:
         raise ConfigError(f"-o {output} is there already, and is not written over. Name a new file.") from None
-    except FileNotFoundError:
-        raise ConfigError(f"-o {output}: there is no folder {output.parent}.") from None
+    except OSError:
+        raise unwritable(output) from None
     say(f"A draft is in {output}. Fill in every {PUBLIC_BOUND}; then: synthstream plan {output}")
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from synthstream.cli.common import check_output
+from synthstream.cli.common import check_output, check_writable, unwritable
 from synthstream.cli.runtime import fail
 from synthstream.errors import ConfigError, NotReleased
 from synthstream.kinds import COMPRESSED
@@ -129,7 +129,7 @@ def format_of(named: str | None, output: Path | None, *, place: str) -> str:
             raise ConfigError("--format parquet: is not for a terminal; say -o rows.parquet, or redirect it.")
         return named or "csv"
     if not output.absolute().parent.is_dir():
-        raise ConfigError(f"-o {output}: there is no folder {output.parent}.")
+        raise unwritable(output)
     ending = output.suffix.removeprefix(".").lower()
     if f".{ending}" in COMPRESSED:
         raise ConfigError(f"-o {output}: packed files are not written. Leave .{ending} out, and pack it afterwards.")
@@ -140,6 +140,8 @@ def format_of(named: str | None, output: Path | None, *, place: str) -> str:
         raise ConfigError(f"-o {output}: the name must end in one of {endings}, or say --format.")
     if Path(place).exists():
         check_output(Path(place), output, page=False)
+    else:
+        check_writable(output)
     return named or ending
 
 
