@@ -88,18 +88,21 @@ def test_what_lies_beyond_the_horizon_stands_there_and_is_said() -> None:
     assert [(f.ticks, f.asked) for f in of(GOOD, rows=False, at_ticks=[3, 10, 2]).forecasts] == [
         (2, "tick 2"),
         (3, "tick 3"),
-        (8, "tick 10"),
+        (8, "horizon"),
     ]
+    assert [(f.ticks, f.asked) for f in of(GOOD, rows=False, at_ticks=[8, 9, 10]).forecasts] == [(8, "tick 8, horizon")]
     assert not any("covers" in note for note in of(GOOD, rows=False, at_ticks=[3]).notes)
 
 
 @pytest.mark.parametrize(
     ("ticks", "told"),
-    [([10], "(tick 10)."), ([3, 1000, 9], "(tick 9, tick 1,000)."), ([8, 9], "(tick 9)."), ([3, 8], "")],
+    [([10], "(tick 10)"), ([3, 1000, 9], "(tick 9, tick 1,000)"), ([8, 9], "(tick 9)"), ([3, 8], "")],
 )
 def test_each_tick_that_was_asked_for_beyond_the_horizon_is_named(ticks: list[int], told: str) -> None:
     notes = [note for note in of(GOOD, rows=False, at_ticks=ticks).notes if "The budget covers 8 ticks" in note]
-    assert [note.rpartition("last one ")[2] for note in notes] == [told] * bool(told)
+    assert [note.partition("In place of later ones ")[2] for note in notes] == [
+        f"{told} stands the last one, the horizon."
+    ] * bool(told)
 
 
 def test_a_last_tick_with_a_comma_in_its_number_lies_within_the_horizon() -> None:

@@ -86,14 +86,15 @@ class Rate:
 
 
 def moments_of(clock: Clock, at_ticks: Sequence[int] | None) -> dict[int, str]:
-    """Numbers of ticks, in order, and what each was asked as. Of days after the horizon it has the horizon alone."""
+    """Numbers of ticks, in order, and what each was asked as. Of what lies after the horizon it has that alone."""
     asked: dict[int, list[str]] = {}
     if at_ticks is not None:
         if not isinstance(at_ticks, Sequence) or not all(isinstance(one, int) for one in at_ticks):
             raise TypeError(f"at_ticks: must be a list of whole numbers, as in [10, 100], not {at_ticks!r}")
         if not at_ticks or min(at_ticks) < 1:
             raise ConfigError("at_ticks: say after how many ticks, each 1 or more, as in 10,100")
-        wanted = [(ticks, f"tick {ticks:,}") for ticks in sorted(set(at_ticks))]
+        last = clock.horizon or max(at_ticks)
+        wanted = [(ticks, f"tick {ticks:,}" if ticks <= last else "horizon") for ticks in sorted(set(at_ticks))]
     else:
         ended = [(_ticks_by(clock, days), days) for days in AT_DAYS]
         wanted = [(ticks, f"day {days:,}") if ticks else (1, "tick 1") for ticks, days in ended]

@@ -354,8 +354,8 @@ def notes_of(config: StreamConfig, at_ticks: Sequence[int] | None = None) -> tup
     """
     notes, horizon = [], config.own_clock.horizon
     if later := [f"tick {ticks:,}" for ticks in sorted(set(at_ticks or ())) if horizon is not None and ticks > horizon]:
-        beyond = "What was asked for later ticks is forecast for the last one"
-        notes.append(f"The budget covers {horizon:,} ticks. {beyond} ({', '.join(later)}).")
+        beyond = f"In place of later ones ({', '.join(later)}) stands the last one, the horizon."
+        notes.append(f"The budget covers {horizon:,} ticks. {beyond}")
     if config.clock.wait is not None:
         notes.append(
             f"Each tick is closed {config.clock.wait} after its end. Rows that come until then count in their own "
