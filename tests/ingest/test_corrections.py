@@ -80,6 +80,25 @@ def test_a_retired_file_is_never_looked_at_again(config: StreamConfig, there: bo
         assert dict(stream.corrections.listed())["visits-1.parquet"] == "retired"
 
 
+def test_the_only_file_may_be_gone_once_it_was_counted(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    config = StreamConfig.from_toml(TOML.replace("visits*.parquet", "in/visits.parquet"), base=tmp_path)
+    with opened(config) as stream:
+        with pytest.raises(SourceError, match="there is no such file"):
+            stream.corrections.listed()
+        visits([1]).write_parquet(tmp_path / "in/visits.parquet")
+        list(stream.run())
+        (tmp_path / "in/visits.parquet").unlink()
+        assert stream.corrections.listed() == [("in/visits.parquet", "gone")]
+        with pytest.raises(SourceError, match="say `synthstream source retire`"):
+            stream.corrections.accept("in/visits.parquet")
+        assert stream.corrections.retire("in/visits.parquet") is True
+        assert stream.corrections.listed() == [("in/visits.parquet", "retired")]
+        (tmp_path / "in").rmdir()
+        with pytest.raises(SourceError, match="whether a disk or a server is away"):
+            stream.corrections.listed()
+
+
 def test_a_retired_file_that_is_gone_asks_no_question(tmp_path: Path) -> None:
     toml = TOML.replace('path = "visits*.parquet"', 'path = "in/visits*.parquet"')
     config = StreamConfig.from_toml(toml, base=tmp_path)

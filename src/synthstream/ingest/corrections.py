@@ -124,9 +124,9 @@ class Corrections:
         return [(name, self._stands(name, there.get(name))) for name in sorted(there.keys() | counted(self._store))]
 
     def _there(self) -> dict[str, Path]:
-        """The files that are there, by the names that the state knows them by."""
+        """The files that are there, by the names that the state knows them by. Once one counted, all may be gone."""
         source, names = self._files
-        return {names.of(path): path for path in source.files()}
+        return {names.of(path): path for path in source.files(gone=bool(counted(self._store)))}
 
     def _stands(self, name: str, path: Path | None) -> Stands:
         known = self._store.ingested(item_of(name))

@@ -95,17 +95,20 @@ class FileSource:
     numbers: frozenset[str] = frozenset()
     formats: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
-    def files(self) -> list[Path]:
+    def files(self, *, gone: bool = False) -> list[Path]:
         """The files, sorted by name. A pattern that nothing fits has none, if its folder is there.
 
         A folder that fits it is passed over, unless its name ends as those of files do: such a one holds rows.
+
+        Args:
+            gone: whether the same holds for the one file, if no pattern is named.
 
         Raises:
             SourceError: the one file, or the folder that the pattern begins with, is not there or cannot be read; or
                 something that fits is no file: whoever read it might wait for ever.
         """
         if isinstance(self.path, ObjectPath):
-            return self._objects(self.path)
+            return self._objects(self.path, gone=gone)
         fits = sorted(map(Path, fitting(str(self.path))))
         found = [path for path in fits if kind_of(path) is not None or not path.is_dir()]
         if not found and self.path.exists():
@@ -114,7 +117,7 @@ class FileSource:
             raise SourceError(
                 f"source.path = {self.path}: is a folder. Name its files, as in {self.path.name}/*.{self.kind}"
             )
-        if not found and not glob.has_magic(str(self.path)):
+        if not found and not gone and not glob.has_magic(str(self.path)):
             raise SourceError(f"source.path = {self.path}: there is no such file. Check the path.")
         if odd := next(filter(_no_file, found), None):
             raise SourceError(f"{odd}: is a pipe, a socket or a device, and no file. Take it away. No tick was closed.")
@@ -129,7 +132,7 @@ class FileSource:
                 ) from None
         return found
 
-    def _objects(self, path: ObjectPath) -> list[Path]:
+    def _objects(self, path: ObjectPath, *, gone: bool) -> list[Path]:
         """The same in an object store. A folder there is no more than a part of names: one without objects is empty."""
         fixed = next((n for n, part in enumerate(path.parts) if glob.has_magic(part)), len(path.parts) - 1)
         pattern = "/".join(path.parts[fixed:])
@@ -137,7 +140,7 @@ class FileSource:
             found: list[Path] = list(ObjectPath(*path.parts[:fixed]).glob(pattern))
         except OSError as error:
             raise SourceError(f"source.path = {path}: {error.strerror}. No tick was closed.") from None
-        if not found and not glob.has_magic(pattern):
+        if not found and not gone and not glob.has_magic(pattern):
             raise SourceError(f"source.path = {path}: there is no such object. Check the path.")
         return found
 
