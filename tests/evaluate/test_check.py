@@ -69,6 +69,26 @@ def test_good_rows_are_fine(tmp_path: Path) -> None:
     assert [number for _, number in found.by_tick()[1]] == [10] * DAYS
 
 
+@pytest.mark.parametrize(
+    ("open_tick", "told"),
+    [
+        (0, ["tick 0, whatever their time. 30 ticks are over", "name its column. If not, let start be the day of"]),
+        (28, ["tick 28, whatever their time. 2 ticks are over", "run it in each tick, with the rows of it"]),
+        (29, []),
+        (30, []),
+    ],
+)
+def test_rows_without_a_time_count_together_and_that_is_said(tmp_path: Path, open_tick: int, told: list[str]) -> None:
+    config = StreamConfig.from_toml(toml(column=None), base=tmp_path)
+    found = checked(config, look(config, [rows()]), now=NOW, open_tick=open_tick)
+    assert [(finding.level, finding.about) for finding in found.findings] == [(Level.LOOK, "[clock] column")] * bool(
+        told
+    )
+    assert all(text in words(found) for text in told)
+    few = checked(config, look(config, [rows()[:250]]), now=NOW, open_tick=open_tick)
+    assert words(few) == words(found)  # it follows from the clock alone
+
+
 def test_a_pattern_that_no_file_fits_is_named(tmp_path: Path) -> None:
     found = told(tmp_path, toml().replace("rows-*", "visits-*"), rows())
     assert found.verdict == Level.STOP

@@ -6,7 +6,6 @@ derived from the data.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -27,6 +26,7 @@ from synthstream.evaluate.formats import (
     place_of,
     possible,
     texts_of,
+    toml_of,
     types_of,
 )
 from synthstream.evaluate.look import UTF_16, Cells, Looked, Persons, Rows, counting_in, persons_in
@@ -99,24 +99,11 @@ class Checked:
     @property
     def lines(self) -> list[str]:
         """Of ``stream.toml``, for reading alone; where a key has several values, somebody must choose."""
-        values = dict[tuple[str, str | None], list[str]]()
-        for line in dict.fromkeys(line for finding in self.findings for line in finding.lines):
-            values.setdefault((line.key, line.column), []).append(line.value)
-        config, source, shown = self.config, self.config.source, dict[str, dict[str, str]]()
+        config, source = self.config, self.config.source
         dated = {c.read_from for c in config.schema.columns if isinstance(c, Datetime)} | {config.clock.column}
-        forms = {column: found for (_, column), found in values.items() if column is not None}
-        alone = forms.keys() == dated - {None} and len({tuple(found) for found in forms.values()}) == 1
         begun = source is not None and not source.formats.keys() <= {"*"}  # a table of forms that is there already
-        for (key, column), found in values.items():
-            # One format for all columns with times, or each with its own: others may be read as they are.
-            where, name, quoted = "[source]", key, json.dumps(column, ensure_ascii=False)
-            if column is not None and begun:
-                where, name = f"[source.{key}]", quoted
-            elif column is not None and not alone:
-                name = f"{key}.{quoted}"
-            shown.setdefault(where, {})[name] = "   # or ".join(found)
-        lines = ((where, *(f"{key} = {value}" for key, value in keys.items())) for where, keys in shown.items())
-        return [line for some in sorted(lines, reverse=True) for line in some]
+        found = (line for finding in self.findings for line in finding.lines)
+        return toml_of(dict.fromkeys(found), dated=dated - {None}, begun=begun)
 
     def by_tick(self) -> tuple[str, list[tuple[datetime, int]]]:
         """Rows by the tick that they would count in, or by several together: what they are, and when each begins."""
@@ -218,6 +205,7 @@ def _files(config: StreamConfig, looked: Looked) -> Iterator[Finding]:
 def _times(config: StreamConfig, looked: Looked, over: int, open_tick: int) -> Iterator[Finding]:
     rows, clock = looked.rows, config.clock
     if clock.column is None:
+        yield from _undated(over, open_tick)
         return
     about, count, unread = f"[clock] column = {clock.column!r}", rows.count, rows.time.unread
     first = "first" if open_tick == 0 else "open"
@@ -247,6 +235,18 @@ def _times(config: StreamConfig, looked: Looked, over: int, open_tick: int) -> I
         yield Finding(level=max(Level.LOOK, _level(beyond, count, _BEFORE)), about="[clock] horizon", words=words)
     if _level(unread, count, _TIME) < Level.STOP:  # otherwise all that follows is said of unreadable times
         yield from _empty_ticks(looked, over, open_tick)
+
+
+def _undated(over: int, open_tick: int) -> Iterator[Finding]:
+    """Rows without a time count in the open tick, however many ticks they are of. It follows from the clock alone."""
+    waiting, mend = over - open_tick, "A stream that runs keeps its clock: run it in each tick, with the rows of it."
+    if open_tick and waiting < 2:
+        return
+    if not open_tick:
+        mend = "If rows have a time, name its column. If not, let start be the day of the first run."
+    others = f" {waiting:,} ticks are over and would be released at once, the others without rows." * (waiting > 1)
+    words = f"It is left out, so all rows here would count in tick {open_tick:,}, whatever their time.{others} {mend}"
+    yield Finding(level=Level.LOOK, about="[clock] column", words=words)
 
 
 def _empty_ticks(looked: Looked, over: int, open_tick: int) -> Iterator[Finding]:

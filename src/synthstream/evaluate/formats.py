@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence, Set
 from datetime import datetime
 from difflib import get_close_matches
 from itertools import product
@@ -64,6 +64,32 @@ def possible(words: str, lines: tuple[Line, ...], source: Section | None) -> tup
         return words, lines
     words += f" A source of this kind has no {' and no '.join(sorted(impossible))}: write these cells in another way."
     return words, tuple(line for line in lines if line.key not in impossible)
+
+
+def toml_of(lines: Iterable[Line], *, dated: Set[str | None], begun: bool) -> list[str]:
+    """Lines of ``stream.toml`` under their headings, for reading alone; where a key has several values, somebody must
+    choose.
+
+    Args:
+        dated: all columns with times.
+        begun: whether [source] has a table of forms already.
+    """
+    values = dict[tuple[str, str | None], list[str]]()
+    for line in lines:
+        values.setdefault((line.key, line.column), []).append(line.value)
+    shown = dict[str, dict[str, str]]()
+    forms = {column: found for (_, column), found in values.items() if column is not None}
+    alone = forms.keys() == dated and len({tuple(found) for found in forms.values()}) == 1
+    for (key, column), found in values.items():
+        # One format for all columns with times, or each with its own: others may be read as they are.
+        where, name, quoted = "[source]", key, json.dumps(column, ensure_ascii=False)
+        if column is not None and begun:
+            where, name = f"[source.{key}]", quoted
+        elif column is not None and not alone:
+            name = f"{key}.{quoted}"
+        shown.setdefault(where, {})[name] = "   # or ".join(found)
+    told = ((where, *(f"{key} = {value}" for key, value in keys.items())) for where, keys in shown.items())
+    return [line for some in sorted(told, reverse=True) for line in some]
 
 
 def _listed(odd: pl.DataFrame) -> list[tuple[str, int]]:
