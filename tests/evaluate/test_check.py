@@ -10,6 +10,8 @@ from typing import Any
 
 import deltalake
 import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from synthstream import Stream, StreamConfig, check
@@ -87,6 +89,21 @@ def test_rows_without_a_time_count_together_and_that_is_said(tmp_path: Path, ope
     assert all(text in words(found) for text in told)
     few = checked(config, look(config, [rows()[:250]]), now=NOW, open_tick=open_tick)
     assert words(few) == words(found)  # it follows from the clock alone
+
+
+def test_cells_that_have_no_text_are_told_as_what_they_are(tmp_path: Path) -> None:
+    """Parquet has no intervals: pandas writes records, of which nothing can be read, but whether they are there."""
+    kind = pa.struct([("left", pa.float64()), ("right", pa.float64())])
+    ages = pa.array([{"left": 0.0, "right": 18.0}] * 299 + [None], kind)
+    odd = rows().to_arrow().set_column(2, "age", ages).set_column(1, "ward", ages)
+    pq.write_table(odd, tmp_path / "rows.parquet")
+    config = StreamConfig.from_toml(toml(), base=tmp_path)
+    for said in (tmp_path / "rows.parquet", odd):
+        found = checked(config, look(config, [said]), now=NOW, open_tick=0)
+        assert "ward: 100 % of the rows (299) are not on the list: 'a list, a record or an interval; write" in words(
+            found
+        )
+        assert "age: 100 % of the rows (299) cannot be read as number, such as 'a list, a record or" in words(found)
 
 
 def test_a_pattern_that_no_file_fits_is_named(tmp_path: Path) -> None:

@@ -39,6 +39,8 @@ _PIECE = 1 << 22
 # An encoding that files may have, and the configuration cannot name.
 UTF_16 = "utf-16"
 _OFFSET = r"(?:Z|[+-]\d\d:?\d\d)$"
+# What is told in place of the text of such a cell, which has none.
+_NESTED = "a list, a record or an interval; write it as one text"
 _MIDNIGHT = r"[T ]00:00(?::00(?:\.0+)?)?(?:Z|[+-]00:?00)$"
 
 
@@ -286,7 +288,7 @@ def _odd(series: pl.Series, odd: pl.Series) -> Cells:
     """Of the cells that a mask names, which are empty and which say something else."""
     text, null = texts(series.filter(odd))
     empty = null | (text.str.strip_chars() == "").fill_null(value=False)
-    said = text.filter(~empty)
+    said = text.filter(~empty).fill_null(_NESTED)
     most = _most(said.alias("text").value_counts(name="rows").with_columns(pl.col("rows").cast(pl.Int64)))
     return Cells(empty=text.len() - said.len(), unread=said.len(), odd=most, kinds=frozenset({str(series.dtype)}))
 
