@@ -103,6 +103,14 @@ def test_a_path_in_place_of_text_is_told() -> None:
         ),
         ("bins = 4", "bins = 4\nmissing = false", ["column 'age': missing = false", "cells count, a number, or"]),
         ('values = ["A", "B"]', "values = [1, 2]", ["line 16", "values"]),
+        (
+            'values = ["A", "B"]',
+            "values = [2026-01-01, 2026-02-01]",
+            ["line 16: column 'ward': values.0 = 2026-01-01: input", 'write it in quotes, as in "2026-01-01"'],
+        ),
+        ('every = "1d"', "every = 2026-01-01", ["clock.every = 2026-01-01: ", 'write it in quotes, as in "1d"']),
+        ("epsilon = 1.0", "epsilon = true", ["privacy.epsilon = true: "]),
+        ("horizon = 8", "horizon = [2026-01-01T12:00:00]", ["clock.horizon = [2026-01-01T12:00:00]: use a number"]),
         ("bins = 4", "bins = 4\nunit = 5", ["column 'age': unit = 5: input should be a valid string; write it in"]),
         ("min = 0\n", "", ["line 17", "column 'age': min", "never taken from the data"]),
         ("max = 100", "max = -100", ["min must be below max"]),
@@ -197,7 +205,9 @@ def test_what_follows_from_wrong_edges_is_not_said_to_be_missing(wrong: str) -> 
 
 def test_a_list_of_numbers_is_told_once() -> None:
     said = problem('values = ["A", "B"]', f"values = {[*range(1000)]}")
-    assert said.endswith("line 16: column 'ward': values.0 = 0: input should be a valid string; write it in quotes")
+    assert said.endswith(
+        "line 16: column 'ward': values.0 = 0: input should be a valid string; write it in quotes, as in \"0\""
+    )
 
 
 def test_all_mistakes_are_told_at_once() -> None:

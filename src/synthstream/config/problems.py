@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from datetime import date, time
 from typing import Any, TypeVar
 
 from pydantic import ValidationError
@@ -161,7 +162,7 @@ class Problems:
             return f"{key}: there is no such key here.{meant} Allowed: {', '.join(known)}"
         if key in _EITHER and detail["type"] != "missing":
             bare = "; write a number without quotes" if re.fullmatch(_NUMBER, repr(detail["input"])) else ""
-            return f"{key} = {detail['input']!r}: use {_EITHER[key]}{bare}"
+            return f"{key} = {_told(detail['input'])}: use {_EITHER[key]}{bare}"
         return self._worded(detail, path, key)
 
     def _worded(self, detail: Any, path: Path, key: str) -> str:
@@ -169,9 +170,9 @@ class Problems:
         last = str(path[-1]) if path else ""
         found = detail.get("input")
         if kind == "string_pattern_mismatch":
-            return f"{key} = {found!r}: {_FORMS.get(last, _PLAIN)}"
+            return f"{key} = {_told(found)}: {_FORMS.get(last, _PLAIN)}"
         if kind == "string_too_short":
-            return f"{key} = {found!r}: {_EMPTY.get(key, 'must not be empty')}"
+            return f"{key} = {_told(found)}: {_EMPTY.get(key, 'must not be empty')}"
         if kind == "missing" and len(path) == 1 and last in _SECTIONS:
             return f"{key}: this section is required. Begin it with {_heading(last)}, and write its keys below"
         if kind == "missing":
@@ -182,25 +183,25 @@ class Problems:
         if last == "bounds":
             return f"{key}: give each coordinate a list of its lower and upper end, as in [[32, 37], [-122, -114]]"
         if last == "missing" and path[0] == "columns":
-            told, what = str(found).lower() if isinstance(found, bool) else repr(found), _VALUES.get(kind, "a number")
-            return (
-                f"{key} = {told}: say as which value missing cells count, {what}, or leave it out to count them apart"
-            )
+            what = f"{_VALUES.get(kind, 'a number')}, or leave it out to count them apart"
+            return f"{key} = {_told(found)}: say as which value missing cells count, {what}"
         if key in _TAKEN:
-            return f"{key} = {found!r}: {_TAKEN[key]}"
+            return f"{key} = {_told(found)}: {_TAKEN[key]}"
         if kind in ("literal_error", "union_tag_invalid"):
             told = detail.get("ctx", {})
             tag, expected = told.get("tag", found), told.get("expected", told.get("expected_tags", ""))
             words = re.findall(r"'([^']+)'", str(expected))
             signs = not all(word[0].isalnum() for word in words)
             named = ", ".join(map(_quoted, words) if signs else words)
-            return f"{key} = {tag!r}: must be one of {named}.{like(_TYPES.get(str(tag), str(tag)), words)}"
+            return f"{key} = {_told(tag)}: must be one of {named}.{like(_TYPES.get(str(tag), str(tag)), words)}"
         if kind in ("too_short", "too_long"):
             return f"{key}: {_FEW if last == 'edges' else 'name two columns' + ' or three' * (last == 'columns')}"
         hint = {
             "datetime_type": "; write dates as 2026-01-31, without quotes",
             "string_type": "; write it in quotes",
         }.get(kind, "")
+        if kind == "string_type" and last != "every" and isinstance(found, date | time | int | float):
+            hint += f', as in "{_told(found)}"'
         if kind in ("list_type", "tuple_type"):
             hint = f"; write it in brackets, as in {'[0, 18, 65]' if last == 'edges' else _LIST}"
             hint += "; `schema init --codebook` drafts a long list" if last == "values" else ""
@@ -209,7 +210,7 @@ class Problems:
         elif last == "every":
             hint += f', as in "{found if type(found) is int and found > 0 else 1}d"'
         said = detail["msg"].removeprefix("Value error, ").replace("valid tuple", "valid list")
-        return f"{key} = {found!r}: {said[0].lower()}{said[1:]}{hint}"
+        return f"{key} = {_told(found)}: {said[0].lower()}{said[1:]}{hint}"
 
     def _meant(self, path: Path, known: Sequence[str], *, section: bool) -> str:
         """Where a key, or section, that is unknown here has its place, or which one may be meant."""
@@ -294,6 +295,20 @@ _ARRAYS = ("mirror", "columns", "constraints")
 
 # Sections that every file has.
 _SECTIONS = ("privacy", "clock", "columns")
+
+
+def _told(value: object) -> str:
+    """A value about as a file has it.
+
+    Example:
+        >>> _told([date(2026, 1, 31), True, "A"])
+        "[2026-01-31, true, 'A']"
+    """
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(_told, value))}]"
+    if isinstance(value, date | time):
+        return value.isoformat()
+    return str(value).lower() if isinstance(value, bool) else repr(value)
 
 
 def _quoted(word: str) -> str:
