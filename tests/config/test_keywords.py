@@ -233,6 +233,7 @@ def test_words_of_a_column_are_public_in_python() -> None:
         ({"privacy": {"epsilon": 1, "delta": 0, "unit": "person"}}, 'unit = {"person": "column", "max_events": 20}'),
         ({"privacy": {**KEYS["privacy"], "horizon": 3}}, "It belongs in clock."),
         ({"privacy": {**KEYS["privacy"], "op": "x"}}, "It is a keyword of its own."),
+        ({"privacy": {**KEYS["privacy"], "sink": "x"}}, "It is a keyword of its own. Allowed"),
         ({"privacy": 1}, "privacy: must be a dict, not int"),
         ({"sink": "out"}, 'sink: must be a dict, as in {"kind": "parquet", "path": "releases"}, not str'),
         ({"columns": []}, "columns: must be a list of dicts, one for each column, or a dict of them by name"),

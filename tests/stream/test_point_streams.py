@@ -195,6 +195,7 @@ def test_bad_cells_have_their_places(folder: Path) -> None:
         ("missing = 30\n", "missing = nan\n", "missing"),
         ("missing = 30\n", "missing = 41\n", "missing: must lie between"),
         ("missing = 30\n", "missing = 30\nbins = 4\n", "bins: has no effect"),
+        ("min = 30\nmax = 40\n", "edges = [30, 40]\n", "edges: has no effect"),
         ("depth = 12\n", "depth = 31\n", "30"),
         ("depth = 12\n", "depth = 27\n", 'depth = 27: kind = "points" serves at most 26'),
         ("depth = 12\n", "depth = 1\n", "2 columns need at least 2 cuts"),

@@ -50,6 +50,7 @@ _OF_BOTH = ("missing", "literal_error", "union_tag_invalid", "union_tag_not_foun
 _IN_PYTHON = (
     (r"\{ person = \"column\", max_events = 20 \}", '{"person": "column", "max_events": 20}'),
     ("It stands at the top of the file, before the first section", "It is a keyword of its own"),
+    (r"It is a section of its own\. Begin it with \w+", "It is a keyword of its own"),
 )
 # Keys that hold times, in [clock] and in columns of type datetime.
 _TIMES = ("start", "until", "min", "max", "missing")

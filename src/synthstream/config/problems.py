@@ -32,11 +32,12 @@ _VALUES |= {"datetime_type": "a date without quotes, or the number of its part"}
 
 # What a key takes that takes a word or a number.
 _EITHER = {"clock.horizon": 'a number of ticks, or "unbounded"', "sink.rows": 'a number of rows, or "total"'}
-_NUMBER = r"'[-+]?[\d.]+(e[-+]?\d+)?'"
+_NUMBER = r"'[-+]?[\d._]+(e[-+]?\d+)?'"
 
 # Types of columns, and keys, as other programs call them.
 _TYPES = {"float": "number", "double": "number", "decimal": "number", "string": "category", "text": "category"}
 _KEYS = {"sep": "delimiter", "separator": "delimiter", "interval": "every", "budget": "epsilon", "categories": "values"}
+_KEYS |= {"begin": "start", "from": "start", "end": "until", "to": "until"}
 
 _FEW = "say where each bin begins, two numbers or more, as in [0, 18, 65]; or one number, and max"
 
@@ -91,7 +92,7 @@ class Problems:
         except ValueError as error:  # so are ConfigError and SchemaError
             path = tuple(int(part) if part.isdigit() else part for part in where.split("."))
             text = str(error)
-            named = re.match(r"([a-z]+\.)?([a-z]+)\b", text)
+            named = re.match(r"(column .*?: )?(?:[a-z]+\.)?([a-z_]+)\b", text)
             label = text if text.startswith((where, "column")) else f"{self._key(path, '')}: {text}"
             self.add((*path, named[2]) if named else path, label)
             return None
@@ -116,6 +117,8 @@ class Problems:
                 if (*loc[:-1], detail["type"]) in told:
                     continue
                 told.add((*loc[:-1], detail["type"]))
+            if detail["type"] == "too_short" and any(one[:-1] == loc for one in told):  # of what is left of it
+                continue
             # A column's key stands behind its number and type.
             if cut := next((at for at in (1, 3) if loc[at : at + 1] and loc[at] in _SEVERAL and len(loc) > at + 1), 0):
                 loc = detail["loc"] = loc[: cut + 1]
@@ -158,7 +161,7 @@ class Problems:
             kinds = [name.removeprefix(f"{top}.") for name in self._sections if name.startswith(f"{top}.")]
             return f"{key}: this key is required: one of {', '.join(kinds)}"
         if detail["type"] == "extra_forbidden":
-            meant = self._meant(path, known, section=isinstance(detail["input"], dict | list))
+            meant = self._meant(path, known, detail["input"])
             return f"{key}: there is no such key here.{meant} Allowed: {', '.join(known)}"
         if key in _EITHER and detail["type"] != "missing":
             bare = "; write a number without quotes" if re.fullmatch(_NUMBER, repr(detail["input"])) else ""
@@ -193,7 +196,8 @@ class Problems:
             words = re.findall(r"'([^']+)'", str(expected))
             signs = not all(word[0].isalnum() for word in words)
             named = ", ".join(map(_quoted, words) if signs else words)
-            return f"{key} = {_told(tag)}: must be one of {named}.{like(_TYPES.get(str(tag), str(tag)), words)}"
+            named = f"one of {named}" if len(words) > 1 else _quoted(words[0])
+            return f"{key} = {_told(tag)}: must be {named}.{like(_TYPES.get(str(tag), str(tag)), words)}"
         if kind in ("too_short", "too_long"):
             return f"{key}: {_FEW if last == 'edges' else 'name two columns' + ' or three' * (last == 'columns')}"
         hint = {
@@ -212,19 +216,24 @@ class Problems:
         said = detail["msg"].removeprefix("Value error, ").replace("valid tuple", "valid list")
         return f"{key} = {_told(found)}: {said[0].lower()}{said[1:]}{hint}"
 
-    def _meant(self, path: Path, known: Sequence[str], *, section: bool) -> str:
-        """Where a key, or section, that is unknown here has its place, or which one may be meant."""
+    def _meant(self, path: Path, known: Sequence[str], found: object) -> str:
+        """Where a key or section that is unknown here has its place, or which may be meant; ``found``: its value."""
         last = str(path[-1])
         homes = sorted({name.partition(".")[0] for name, keys in self._sections.items() if name and last in keys})
-        if last == "op":
-            return " It stands at the top of the file, before the first section."
+        if len(path) > 1 and last in self._sections.get("", ()):
+            own = any(name.partition(".")[0] == last for name in self._sections)
+            begin = f" It is a section of its own. Begin it with {_heading(last)}."
+            return begin if own else " It stands at the top of the file, before the first section."
         types = [n.removeprefix("columns.") for n, keys in self._sections.items() if "columns." in n and last in keys]
+        if path[0] == "columns" and isinstance(found, dict):
+            return f" Begin each column with {_heading('columns')}, and say its name there."
         if path[0] == "columns" and types:
             return f" It belongs to type = {' or '.join(map(_quoted, types))}."
-        if path[0] == "privacy" and homes == ["privacy"] and len(path) == 2:
+        in_braces = last in self._sections.get("privacy.unit", ()) and len(path) <= 2
+        if in_braces and path[0] in ("privacy", last) and homes == ["privacy"]:
             return f" It belongs in the braces of {_PERSON}."
         asked = _KEYS[last] if _KEYS.get(last) in known else last
-        near = "" if len(path) == 1 and homes and not section else like(asked, known)
+        near = "" if len(path) == 1 and homes and not isinstance(found, dict | list) else like(asked, known)
         return near or (f" It belongs in {' or '.join(map(_heading, homes))}." if homes else "")
 
     def _name_of(self, column: int) -> str | None:

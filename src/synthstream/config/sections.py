@@ -237,7 +237,10 @@ def coordinate_of(section: AnyColumn, bits: int) -> Coordinate:
             'kind = "table"'
         )
     if section.bins is not None or section.scale is not None:
-        raise ConfigError("bins: has no effect in a stream of points, whose columns are cut as fine as the data allow")
+        key = "edges" if section.cuts is not None else "bins" if section.scale is None else "scale"
+        raise ConfigError(
+            f"{key}: has no effect in a stream of points, whose columns are cut as fine as the data allow; leave it out"
+        )
     if section.missing is None:
         raise ConfigError("missing: say as which number missing cells count; points have no cell for them")
     said = section.model_dump(include={"name", "source", "min", "max", "missing"})

@@ -120,8 +120,8 @@ class Number(Binned):
     decimals: int | None = None
 
     def __post_init__(self) -> None:
-        _range(self.name, self.min, self.max, self.bins)
         _check_bins(self.name, self.min, self.max, self.bins, scale=self.scale, cuts=self.cuts)
+        _range(self.name, self.min, self.max, self.bins)
         if any(a >= b for a, b in pairwise(self.edges)):
             raise SchemaError(f"column {self.name!r}: its bins are narrower than numbers can be told apart; use fewer")
         if self.missing is not None and math.isnan(self.missing):
@@ -185,6 +185,7 @@ class Integer(Binned):
     def __post_init__(self) -> None:
         if max(abs(self.min), abs(self.max)) >= 2**53:
             raise SchemaError(f"column {self.name!r}: min and max must be whole numbers within 2^53 of 0")
+        _check_bins(self.name, self.min, self.max + 1, self.bins, scale=self.scale, cuts=self.cuts)
         _range(self.name, self.min, self.max + 1, self.bins if self.bins is not None else self.max - self.min + 1)
         if self.bins is not None and self.bins > self.max - self.min + 1:
             raise SchemaError(f"column {self.name!r}: bins = {self.bins} is more than the whole numbers it has")
@@ -192,7 +193,6 @@ class Integer(Binned):
             raise SchemaError(
                 f"column {self.name!r}: width: must be at least 1, and has no bins, edges and scale beside it"
             )
-        _check_bins(self.name, self.min, self.max + 1, self.bins, scale=self.scale, cuts=self.cuts)
         if any(a >= b for a, b in pairwise(self.edges)):
             raise SchemaError(f"column {self.name!r}: its bins are narrower than one whole number; use fewer")
 
@@ -301,14 +301,14 @@ def _check_bins(
         if scale is not None and (bins is None or low <= 0):
             raise SchemaError(f'column {name!r}: scale = "log" needs bins, and a min above 0')
         return
+    if any(a >= b for a, b in pairwise(cuts)) or not all(map(math.isfinite, cuts)):
+        raise SchemaError(
+            f"column {name!r}: edges must be finite, and each above the one before; max lies above the last"
+        )
     if scale is not None or (bins or len(cuts) - 1) != len(cuts) - 1 or (low, high) != (cuts[0], cuts[-1]):
         raise SchemaError(
             f"column {name!r}: edges say where each bin begins, from the lowest number on: leave out min, bins, width "
             "and scale. max says where the last bin ends; left out, the last edge does"
-        )
-    if any(a >= b for a, b in pairwise(cuts)) or not all(map(math.isfinite, cuts)):
-        raise SchemaError(
-            f"column {name!r}: edges must be finite, and each above the one before; max lies above the last"
         )
 
 
