@@ -346,6 +346,11 @@ def test_a_column_that_names_a_person() -> None:
     person = GOOD.replace('unit = "event"', 'unit = { person = "rider_id", max_events = 3 }')
     found = warned(person)
     assert "privacy.unit" not in found
+    assert "privacy.unit.person" not in found
+    assert (
+        "The column 'ward' stands in [[columns]], too"
+        in warned(person.replace("rider_id", "ward"))["privacy.unit.person"]
+    )
     words = "expect only those within it"
     assert [any(words in note for note in of(text, rows=False).notes) for text in (GOOD, person)] == [False, True]
     assert "about 3 times as large as" in found["privacy.unit.max_events"]

@@ -21,6 +21,7 @@ _NARROWER = 10
 def of_values(config: StreamConfig) -> Iterator[tuple[str, str]]:
     """Warnings of columns: what it is about, and the words."""
     yield from (("synthesizer.marginals", each) for each in _in_no_table(config))
+    yield from (("privacy.unit.person", each) for each in _of_keys(config))
     for column in config.schema.columns:
         words: Iterator[str] = iter(())
         if isinstance(column, Category) and column.type == "category":
@@ -43,6 +44,16 @@ def _in_no_table(config: StreamConfig) -> Iterator[str]:
             f"No table holds {first(left)}. Nothing is measured of them, and rows have their values in equal parts, "
             f'whatever the data hold. List each, as in ["{left[0]}"]. Or say near = {len(columns)} as well: then all '
             "tables of one column and of two are there, too."
+        )
+
+
+def _of_keys(config: StreamConfig) -> Iterator[str]:
+    """Keys of persons that are published."""
+    if config.privacy.person in config.schema.read_from:
+        yield (
+            f"The column {config.privacy.person!r} stands in [[columns]], too, so each published row has a key. A list "
+            "of keys is public, as part of the settings. If keys are people's, take it out there; those of stations or "
+            "shops may stay."
         )
 
 
