@@ -8,7 +8,9 @@ import pytest
 from synthstream.constraints import Grids, Group, joined
 from synthstream.fit.aims import Targets, aims
 from synthstream.fit.nested import nests_of
+from synthstream.fit.ordered import Shrunk
 from synthstream.fit.population import Population, fit
+from synthstream.fit.strengths import Noisy, moments, shrunk_together
 from synthstream.fit.targets import independent_counts
 from synthstream.measured import Measured
 from synthstream.workload import CodeArray, FloatArray, Workload
@@ -61,6 +63,62 @@ def test_finer_grids_add_up_to_coarser_ones(sigma: float) -> None:
 def test_without_noise_they_are_the_true_tables() -> None:
     rows = events(1, 1.0)
     assert np.abs(aimed(rows, 0.1).cells - WORKLOAD.count(rows)).max() < 1
+
+
+@pytest.mark.parametrize("sigma", [20.0, 100.0])
+def test_no_cell_holds_less_than_nothing_and_all_values_together_hold_what_the_grid_does(sigma: float) -> None:
+    cells = aimed(events(0, 1.0), sigma).cells
+    for flag, grid in CROSSED:
+        table = cells[WORKLOAD.slice_of((flag, grid))].reshape(2, -1)
+        assert table.min() > -1e-6
+        assert np.abs(table.sum(axis=0) - cells[WORKLOAD.slice_of((grid,))]).max() < 0.01 * sigma
+
+
+def test_a_rare_value_is_seen_beside_frequent_ones() -> None:
+    """One of 1,000 events, in one quarter alone, and nine flags of half of all that are everywhere."""
+    rng = np.random.default_rng(3)
+    cell = rng.integers(0, 64, EVENTS * 10)
+    chance = np.full((EVENTS * 10, FLAGS), 0.5)
+    chance[:, 0] = np.where(cell // 16 == 1, 0.004, 0.0)
+    codes = np.column_stack([rng.random(chance.shape) < chance, cell // 16, cell // 4, cell]).astype(np.int32)
+    true = WORKLOAD.count(codes).astype(np.float64)
+    found = aimed(codes, 1.0).cells
+    assert beyond(found, (0, 10))[1, 1] > 0.8 * beyond(true, (0, 10))[1, 1] > 10
+
+
+def test_errors_are_those_that_are_told() -> None:
+    """Of strong associations hardly anything is shrunk: what is left of noise, on all grids."""
+    rng = np.random.default_rng(6)
+    cell = rng.integers(0, 64, EVENTS * 10)
+    flags = rng.random((cell.size, FLAGS)) < rng.uniform(0.2, 0.8, (64, FLAGS))[cell]
+    codes = np.column_stack([flags, cell // 16, cell // 4, cell]).astype(np.int32)
+    aims_of = [aimed(codes, 10.0, seed=seed) for seed in range(8)]
+    true = WORKLOAD.count(codes).astype(np.float64)
+    for grid in GRIDS:
+        pairs = [(flag, grid) for flag in range(FLAGS)]
+        off = np.mean([(beyond(aim.cells, pair) - beyond(true, pair)) ** 2 for aim in aims_of for pair in pairs])
+        told = np.mean([aims_of[0].errors[WORKLOAD.marginals.index(pair)] for pair in pairs])
+        assert off == pytest.approx(told, rel=0.15), grid
+
+
+def test_details_of_noise_alone_vary_as_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On each grid what is added to the coarser one has as many free cells, and as much noise, as strengths take it."""
+    seen, rows = dict[int, list[Noisy]](), events(5, 0.0)
+
+    def spied(tables: dict[int, Noisy], left: float) -> dict[int, Shrunk]:
+        for q, table in tables.items():
+            seen.setdefault(q, []).append(table)
+        return shrunk_together(tables, left)
+
+    monkeypatch.setattr("synthstream.fit.nested.shrunk_together", spied)
+    for seed in range(60):
+        aimed(rows, 300.0, seed=seed)
+    for grid in GRIDS:
+        tables = [table for (q, m) in enumerate(WORKLOAD.marginals) if len(m) > 1 and grid in m for table in seen[q]]
+        mean, variance = (found[:, 0] for found in moments(tables, np.array([0.0])))
+        z = np.array([table.square for table in tables]) / mean
+        assert np.mean(z) == pytest.approx(1, abs=0.1), grid
+        assert np.var(z) == pytest.approx(np.mean(variance / mean**2), rel=0.25), grid
 
 
 def error(rows: CodeArray, sigma: float, *, nested: bool) -> float:

@@ -31,7 +31,7 @@ from synthstream.fit.joints import (
     with_joint_margins,
     with_news,
 )
-from synthstream.fit.nested import grids_of, nests_of, of_nest
+from synthstream.fit.nested import grids_of, nests_of, of_nests
 from synthstream.fit.ordered import evened
 from synthstream.fit.rare import possible_margins
 from synthstream.fit.strengths import doubted
@@ -347,9 +347,8 @@ def _associations(
     if grids:
         crossed = {q: a for q, a in free.items() if q not in plain}
         found |= beyond_noise(crossed, tables._replace(together=False)).found
-    for nest in nests_of(workload, how.groups):
-        for q, mean, error in of_nest(nest, whole, tables):
-            found[q] = mean, error
+    for q, mean, error in of_nests(nests_of(workload, how.groups), whole, tables):
+        found[q] = mean, error
     squares = np.zeros((2, len(margins)))
     for q, (mean, error) in found.items():
         squares[:, list(workload.marginals[q])] += np.array([[np.sum(error) / how.taken], [np.sum(mean**2)]])

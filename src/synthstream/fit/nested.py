@@ -2,13 +2,13 @@
 
 Sums over a finer grid are one more measurement of the coarser one. What a grid adds to the one above it, its detail, is
 shrunk towards none on its own, so that rows aim at one thing on all grids. How large details are is told by those of
-all columns on a grid, as far as they do not differ by more than noise.
+all columns and grids together (:mod:`synthstream.fit.strengths`). No cell holds less than nothing, and what all values
+of a column have in a cell is what the grid alone says.
 """
 
 from __future__ import annotations
 
 import functools
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import NamedTuple
@@ -16,13 +16,13 @@ from typing import NamedTuple
 import numpy as np
 
 from synthstream.constraints import Group
-from synthstream.fit.beyond import Tables
-from synthstream.fit.targets import SMALLEST
+from synthstream.fit.beyond import Tables, freedom
+from synthstream.fit.strengths import Noisy, shrunk_together
+from synthstream.fit.targets import SMALLEST, independent_counts
 from synthstream.workload import FloatArray, IntArray, Workload
 
-# Only variation beyond this number of standard deviations of the noise counts. More than of other tables: there are
-# many of these, most hold little, and what noise puts there moves whole districts.
-_CAUTION = 1.0
+# Rounds of iterative proportional fitting.
+_ROUNDS = 4
 
 
 class Nest(NamedTuple):
@@ -39,11 +39,11 @@ class Nest(NamedTuple):
     tables: tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]
 
 
-class _Detail(NamedTuple):
-    """What a grid adds, the variance of its noise, and its prior variance but for a factor; ``(others, cells)``."""
+class _Step(NamedTuple):
+    """From a grid to the next one: in which cell each lies, which part of that it holds, and its prior variance."""
 
-    values: FloatArray
-    noise: FloatArray
+    up: IntArray
+    part: FloatArray
     prior: FloatArray
 
 
@@ -87,10 +87,10 @@ def _parents(group: Group, coarse: int, fine: int, sizes: Sequence[int]) -> IntA
     return up
 
 
-def of_nest(
-    nest: Nest, associations: Mapping[int, FloatArray], tables: Tables
+def of_nests(
+    nests: Sequence[Nest], associations: Mapping[int, FloatArray], tables: Tables
 ) -> Iterator[tuple[int, FloatArray, FloatArray]]:
-    """Posterior means of a nest's associations, and the variance of their noise, by position of a table.
+    """Posterior means of associations with nested grids, and the variance of their noise, by position of a table.
 
     Those of a finer grid add up to those of a coarser one.
 
@@ -98,33 +98,78 @@ def of_nest(
         associations: what tables hold beyond independent columns, by position.
         tables: what else is known of them.
     """
-    workload, margins, priors = tables.workload, tables.margins, tables.priors
-    known = [_pooled(nest, workload, associations, tables.noises, k) for k in range(len(nest.tables))]
-    alike = [_alike(own, margin / tables.rows) for own, margin in zip(priors, margins, strict=True)]
-    outer = [functools.reduce(np.multiply.outer, [alike[c] for c in others]).ravel() for others, _ in nest.tables]
-    above: list[tuple[FloatArray, FloatArray]] = []
+    workload, steps = tables.workload, [_steps(nest, tables) for nest in nests]
+    details = dict[int, Noisy]()
+    for nest, own in zip(nests, steps, strict=True):
+        for others, positions in nest.tables:
+            values = _pooled(nest, workload, associations, tables.noises, positions)
+            details |= zip(positions, _details(others, own, values, tables), strict=True)
+    each = shrunk_together(details, tables.left)
+    for nest, own in zip(nests, steps, strict=True):
+        for others, positions in nest.tables:
+            independent = independent_counts([tables.margins[c] for c in others], tables.rows).reshape(-1, 1)
+            mean, error, above = np.zeros((1, 1)), np.zeros((1, 1)), independent
+            for level, (q, grid, step) in enumerate(zip(positions, nest.columns, own, strict=True)):
+                around = mean - _sums(each[q].mean, step.up, len(mean.T)) if level else mean
+                error = each[q].error + step.part**2 * error[:, step.up]
+                usual, margin = independent * (tables.margins[grid] / tables.rows), tables.margins[grid]
+                above = _possible(usual + each[q].mean + step.part * around[:, step.up], step.up, above, margin)
+                mean = above - usual
+                yield q, _back(mean, workload, q, grid), _back(error, workload, q, grid)
+
+
+def _possible(cells: FloatArray, up: IntArray, above: FloatArray, margin: FloatArray) -> FloatArray:
+    """Counts at least 0 that add up to those of the cells around them, and nearly to the grid's own.
+
+    By iterative proportional fitting (Deming and Stephan 1940). Rows cannot follow a target below 0, and would have too
+    many events elsewhere for it.
+
+    Args:
+        cells: of each other value and cell, ``(others, cells)``.
+        up, above: in which cell each lies, and counts of those, ``(others, cells around)``.
+        margin: counts of the grid's cells.
+    """
+    cells = np.maximum(cells, 0.0)
+    for _ in range(_ROUNDS):
+        cells = cells * _factor(margin, cells.sum(axis=0))
+        cells = cells * _factor(above, _sums(cells, up, len(above.T)))[:, up]
+    return cells
+
+
+def _factor(wanted: FloatArray, found: FloatArray) -> FloatArray:
+    return np.where(found > 0, wanted / np.maximum(found, SMALLEST), 1.0)
+
+
+def _steps(nest: Nest, tables: Tables) -> list[_Step]:
+    """Of each grid what tables of any other columns have in common."""
+    steps = []
     for level, grid in enumerate(nest.columns):
-        up = nest.parents[level - 1] if level else np.zeros(workload.sizes[grid], dtype=np.int64)
-        part = _parts(margins[grid], up) if level else np.full(len(up), 1 / len(up))
-        prior = priors[grid] * (1 - part) if level else priors[grid]
-        details = []
-        for (values, noise), others in zip((levels[level] for levels in known), outer, strict=True):
-            # A cell less its part of the cell around it; of the coarsest grid, less its part of all of them.
-            rest = np.maximum(noise * (1 - 2 * part) + part**2 * np.bincount(up, noise)[up], 0.0)
-            own = values - part * _sums(values, up)[:, up] if level else values
-            details.append(_Detail(own, np.broadcast_to(rest, own.shape), np.multiply.outer(others, prior)))
-        found = []
-        for k, (detail, factor) in enumerate(zip(details, _factors(details), strict=True)):
-            signal = factor * detail.prior
-            kept = signal / np.maximum(signal + tables.left * detail.noise, SMALLEST)
-            mean, error = kept * detail.values, kept**2 * detail.noise
-            if level:
-                mean += part * (above[k][0] - _sums(mean, up, len(above[k][0].T)))[:, up]
-                error = error + part**2 * above[k][1][:, up]
-            found.append((mean, error))
-            q = nest.tables[k][1][level]
-            yield q, _back(mean, workload, q, grid), _back(error, workload, q, grid)
-        above = found
+        prior = tables.priors[grid]
+        if level:
+            up = nest.parents[level - 1]
+            part = _parts(tables.margins[grid], up)
+            steps.append(_Step(up, part, prior * (1 - part)))
+        else:
+            up = np.zeros(prior.size, dtype=np.int64)
+            steps.append(_Step(up, np.full(prior.size, 1 / prior.size), prior))
+    return steps
+
+
+def _details(
+    others: tuple[int, ...], steps: Sequence[_Step], levels: Sequence[tuple[FloatArray, FloatArray]], tables: Tables
+) -> Iterator[Noisy]:
+    """What each grid adds to tables of other columns, ``(others, cells)``: a cell less its part of the cell around it;
+    of the coarsest grid, less its part of all of them.
+    """
+    alike = [_alike(tables.priors[c], tables.margins[c] / tables.rows) for c in others]
+    outer, around = functools.reduce(np.multiply.outer, alike).ravel(), 1
+    free = freedom(tuple(one.size for one in alike))
+    for level, ((up, part, prior), (values, noise)) in enumerate(zip(steps, levels, strict=True)):
+        rest = np.maximum(noise * (1 - 2 * part) + part**2 * np.bincount(up, noise)[up], 0.0)
+        own = values - part * _sums(values, up)[:, up] if level else values
+        cells = np.broadcast_to(rest, own.shape)
+        yield Noisy(own, np.multiply.outer(outer, prior), cells, free * max(up.size - around, 1))
+        around = up.size
 
 
 def _alike(prior: FloatArray, shares: FloatArray) -> FloatArray:
@@ -136,12 +181,16 @@ def _alike(prior: FloatArray, shares: FloatArray) -> FloatArray:
 
 
 def _pooled(
-    nest: Nest, workload: Workload, associations: Mapping[int, FloatArray], noises: Mapping[int, float], k: int
+    nest: Nest,
+    workload: Workload,
+    associations: Mapping[int, FloatArray],
+    noises: Mapping[int, float],
+    positions: Sequence[int],
 ) -> list[tuple[FloatArray, FloatArray]]:
     """A set's associations on each grid, ``(others, cells)``, with the sums of finer grids, and variances by cell."""
     found: list[tuple[FloatArray, FloatArray]] = []
     for level in range(len(nest.columns) - 1, -1, -1):
-        q, grid = nest.tables[k][1][level], nest.columns[level]
+        q, grid = positions[level], nest.columns[level]
         size = workload.sizes[grid]
         values = np.moveaxis(associations[q], workload.marginals[q].index(grid), -1).reshape(-1, size)
         noise = np.full(size, noises[q] * size / max(size - 1, 1))  # without what known margins take from it
@@ -170,32 +219,3 @@ def _back(values: FloatArray, workload: Workload, q: int, grid: int) -> FloatArr
     axis = workload.marginals[q].index(grid)
     others = [size for a, size in enumerate(workload.shapes[q]) if a != axis]
     return np.moveaxis(values.reshape(*others, values.shape[1]), -1, axis)
-
-
-def _factors(details: Sequence[_Detail]) -> FloatArray:
-    """Of the prior variance of each detail: its own estimate, drawn to the mean of all by the noise of both.
-
-    Own ones are by moments, weighted by the prior (Morris 1983); how far they differ, by DerSimonian and Laird 1986.
-    """
-    spread = np.array([float(np.sum(one.prior**2)) for one in details])
-    noise = np.array([float(np.sum((one.prior * one.noise) ** 2)) for one in details])
-    clear = (spread > 0) & (noise > 0)
-    factors = np.zeros(len(details))
-    if not clear.any():
-        return factors
-    excess = np.array([float(np.sum(one.prior * (one.values**2 - one.noise))) for one in details])
-    own, variance = excess[clear] / spread[clear], 2 * noise[clear] / spread[clear] ** 2
-    weight = 1 / variance
-    mean = float(np.sum(weight * own) / np.sum(weight))
-    free = float(np.sum(weight) - np.sum(weight**2) / np.sum(weight))
-    beyond = float(np.sum(weight * (own - mean) ** 2)) - (len(own) - 1)
-    between = max(beyond, 0.0) / free if len(own) > 1 and math.isfinite(free) and free > 0 else 0.0
-    if len(own) == 1:
-        factors[clear] = np.maximum(own - _CAUTION * np.sqrt(variance), 0.0)
-        return factors
-    weight = 1 / (between + variance)
-    mean, error = max(float(np.sum(weight * own) / np.sum(weight)), 0.0), 1 / float(np.sum(weight))
-    share = between / (between + variance)
-    caution = _CAUTION * np.sqrt(share * variance + (1 - share) ** 2 * error)
-    factors[clear] = np.maximum(mean + share * (own - mean) - caution, 0.0)
-    return factors

@@ -20,7 +20,8 @@ from synthstream.workload import FloatArray
 _STRENGTHS, _STEPS = 40, 299
 # The weakest of them, in units of the least noise, and the strongest, in units of the largest that a table shows.
 _WEAKEST, _STRONGEST = 1e-3, 4.0
-# A table with a smaller sum of squared prior variances holds no association: one code has all events but a few.
+# A table of which so small a part of what others may hold is expected, in squared prior variances, holds no
+# association: one code has all events but a few.
 _HARDLY = 1e-12
 # A table may be off by no less than this share of the variance of its noise; and by no less than so many times the
 # share of a table that shows more than nine of ten do. So weights change where hardly any table shows anything.
@@ -33,13 +34,13 @@ class Noisy(NamedTuple):
     Args:
         cells: all sums are 0.
         prior: variances of the cells, but for a factor: the strength.
-        noise: variance of that of a cell.
+        noise: variance of that of a cell, or of each.
         free: number of cells that are free once all smaller tables are known.
     """
 
     cells: FloatArray
     prior: FloatArray
-    noise: float
+    noise: FloatArray | float
     free: int
 
     @property
@@ -49,16 +50,22 @@ class Noisy(NamedTuple):
     @property
     def square(self) -> float:
         """Of the association, weighted by the prior: it grows with the strength (Morris 1983)."""
-        return max(float(np.sum(self.prior * self.cells**2)), SMALLEST * self.noise)
+        return max(float(np.sum(self.prior * self.cells**2)), SMALLEST * self.usual)
+
+    @property
+    def usual(self) -> float:
+        """Mean of the variance of the noise."""
+        return float(np.mean(self.noise))
 
 
 def moments(tables: Collection[Noisy], strengths: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Means and variances of their squares, for true strengths, shape ``(tables, strengths)``."""
-    sums = np.array([[float(np.sum(table.prior**power)) for power in (1, 2, 3, 4)] for table in tables])
-    first, second, third, fourth = sums.T[:, :, None]
-    noise, cells = np.array([[table.noise, table.cells.size / table.free] for table in tables]).T[:, :, None]
-    squares = fourth * strengths**2 + 2 * noise * third * strengths + noise**2 * second
-    return second * strengths + noise * first, 2 * squares * cells
+    powers = ((1, 1), (2, 0), (4, 0), (3, 1), (2, 2))
+    sums = np.array([[np.sum(table.prior**p * table.noise**n) for p, n in powers] for table in tables])
+    noise, signal, *squares = sums.T[:, :, None]
+    cells = np.array([[table.cells.size / table.free] for table in tables])
+    whole = squares[0] * strengths**2 + 2 * squares[1] * strengths + squares[2]
+    return signal * strengths + noise, 2 * whole * cells
 
 
 def shrunk_together(tables: Mapping[int, Noisy], left: float) -> dict[int, Shrunk]:
@@ -72,10 +79,11 @@ def shrunk_together(tables: Mapping[int, Noisy], left: float) -> dict[int, Shrun
         left: the share of the noise that is still there once rows have been fitted.
     """
     found = {q: nothing(table.cells.shape) for q, table in tables.items()}
-    seen = {q: table for q, table in tables.items() if table.noise > 0 and table.spread > _HARDLY}
+    least = _HARDLY * max((table.spread for table in tables.values()), default=0.0)
+    seen = {q: table for q, table in tables.items() if table.usual > 0 and table.spread > least}
     if not seen:
         return found
-    told = np.array([(table.square, table.spread, table.noise, table.cells.size) for table in seen.values()])
+    told = np.array([(table.square, table.spread, table.usual, table.cells.size) for table in seen.values()])
     squares, spreads, noises, sizes = told.T[:, :, None]
     units = noises / np.sqrt(spreads / sizes)
     ends = _WEAKEST * units.min(), _STRONGEST * max((squares / spreads).max(), units.max())
@@ -86,10 +94,10 @@ def shrunk_together(tables: Mapping[int, Noisy], left: float) -> dict[int, Shrun
     for (q, table), own in zip(seen.items(), likely, strict=True):
         some = np.flatnonzero(own)
         signals = np.multiply.outer(strengths[some], table.prior)
-        each = signals / (signals + left * table.noise)
+        each = signals / np.maximum(signals + left * table.noise, SMALLEST)
         kept = in_parts(np.tensordot(own[some], each, axes=1))
         apart = np.tensordot(own[some], (each - kept) ** 2, axes=1)
-        doubt = left * kept.mean() + np.mean(apart * table.cells**2) / table.noise
+        doubt = left * kept.mean() + np.mean(apart * table.cells**2) / table.usual
         found[q] = Shrunk(kept * table.cells, kept**2 * table.noise, kept * table.noise, float(in_parts(doubt)))
     return found
 
