@@ -13,8 +13,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from synthstream.constraints import Grids, Group
-from synthstream.fit.leaning import halved
 from synthstream.fit.targets import SMALLEST, simplex
+from synthstream.leaning import halved
 from synthstream.workload import FloatArray
 
 # Of a grid that no table holds nothing is known: as if its counts had this variance.

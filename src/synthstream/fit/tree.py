@@ -8,7 +8,7 @@ Morris 1983 for the method):
 - from epoch to epoch it moves by a random walk, of one step size for the whole level;
 - what is left is around 0, of one variance for nodes of like mass;
 - or one half is empty in all epochs: see :mod:`synthstream.fit.alone`;
-- nodes that nobody read lean towards their fuller neighbours: see :mod:`synthstream.fit.leaning`.
+- nodes that nobody read lean towards their fuller neighbours: see :mod:`synthstream.leaning`.
 
 All of it is estimated by moments from the released differences. A Kalman filter and smoother (Rauch, Tung, Striebel
 1965) over the epochs then weighs them against noise and chance, node by node. Chance is that of so many events, each of
@@ -25,8 +25,8 @@ import numpy as np
 
 from synthstream.fit.alone import alone
 from synthstream.fit.halving import NEXT_TO_NONE, Levels, blended, divided, observed, spread_out
-from synthstream.fit.leaning import leant
 from synthstream.fit.walk import CAUTION, UNKNOWN, slope, smoothed
+from synthstream.leaning import leant
 from synthstream.partition import Region, halves
 from synthstream.workload import FloatArray, IntArray
 

@@ -10,7 +10,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import product
+from itertools import pairwise, product
 from typing import Any, ClassVar
 
 import numpy as np
@@ -18,11 +18,12 @@ import polars as pl
 from typing_extensions import override
 
 from synthstream.errors import SchemaError
-from synthstream.partition import Partition
+from synthstream.leaning import leant
+from synthstream.partition import Partition, sums
 from synthstream.schema.coercion import numbers, texts
 from synthstream.schema.columns import MISSING, OTHER, Category, Mask
 from synthstream.schema.coordinates import Coordinate
-from synthstream.workload import CodeArray, FloatArray
+from synthstream.workload import CodeArray, FloatArray, IntArray
 
 # Bits of the finest grid, at most.
 FINEST = 14
@@ -30,8 +31,12 @@ FINEST = 14
 _WIDEST = 2.0**1021
 # Between coordinates, where cells of a place are written.
 SIDES = " / "
-# Steps of a sequence that fills an interval, or a square, evenly: powers of the golden and of the plastic number.
-_STEPS = ((0.6180339887498949,), (0.7548776662466927, 0.5698402909980532))
+# Steps of a sequence that fills evenly a square, or with two coordinates what has twice as many: powers of the roots of
+# x^3 = x + 1 and x^5 = x + 1.
+_STEPS = (
+    (0.7548776662466927, 0.5698402909980532),
+    (0.8566748838545029, 0.733891856627126, 0.6287067210378087, 0.5385972572236101),
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -138,22 +143,38 @@ class View(Category):
 
     def steps_of_rows(self) -> FloatArray:
         """From one row to the next, how far along each coordinate its place in a cell moves, in cells; modulo 1."""
-        return np.array(_STEPS[len(self.bounds) - 1])
+        return np.array(_STEPS[len(self.bounds) - 1][: len(self.bounds)])
 
     @override
     def further(self, codes: CodeArray) -> list[pl.Series]:
         """See :class:`Column`: coordinates, null outside of the box.
 
-        Where in its cell a row lies depends on its number alone, so it stays there while the row stays. Numbers in
-        order fill a cell evenly.
+        A cell leans towards its fuller neighbours, as far as all rows do so. In which half of it a row lies depends on
+        that and on the row's number, and where in the half on its number alone: so nearly all rows that stay lie where
+        they lay. Numbers in order fill a cell evenly whose neighbours are alike.
         """
         if not self.located:
             return []
         low, high = self.box(np.minimum(codes, len(self.values) - 1))
-        number = np.arange(1, len(codes) + 1)[:, None] * self.steps_of_rows()
-        at = np.minimum(low + (high - low) * (number % 1.0), np.nextafter(high, low))
+        numbers = np.arange(1, len(codes) + 1)[:, None] * np.array(_STEPS[len(self.bounds) - 1])
+        shares, within = np.split(numbers % 1.0, 2, axis=1)
+        at = np.minimum(low + (high - low) * (self._halves(codes, shares) + within) / 2, np.nextafter(high, low))
         known = pl.Series(codes < len(self.values))
         return [pl.Series(name, at[:, k]).set(~known, None) for k, name in enumerate(self.coordinates)]
+
+    def _halves(self, codes: CodeArray, shares: FloatArray) -> IntArray:
+        """In which half of its cell each row lies along each coordinate: in the lower one, 0, if the row's share is
+        below what that holds.
+        """
+        cells, number = len(self.values), len(self.bounds)
+        held = np.bincount(codes, minlength=self.size)[:cells] / 2**number
+        told = [np.arange(2**level) for level in range(number * self.depth)]
+        levels = sums(leant(np.repeat(held, 2**number), told, number))[number * self.depth :]
+        node, found = np.minimum(codes, cells - 1).astype(np.int64), np.zeros(shares.shape, dtype=np.int64)
+        for k, (whole, halves) in enumerate(pairwise(levels)):
+            found[:, k] = shares[:, k] * whole[node] >= halves[2 * node]
+            node = 2 * node + found[:, k]
+        return found
 
     @override
     def ends(self, codes: CodeArray) -> list[pl.Series]:

@@ -7,8 +7,8 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from synthstream.fit.leaning import leant
 from synthstream.fit.tree import NodeReading, Span, masses
+from synthstream.leaning import leant
 from synthstream.partition import Partition, sums
 from synthstream.workload import FloatArray, IntArray
 
