@@ -107,6 +107,14 @@ def test_no_coordinate_is_so_large_that_it_is_told(value: object, width: float) 
     assert grid.labels[int(grid.read(rows)[0])] == ("other" if str(value) != "5e-324" else "1")
 
 
+@pytest.mark.parametrize("width", [2.0**-1000, 2.0**1021])
+def test_rows_of_the_narrowest_and_widest_boxes_lie_in_their_cells(width: float) -> None:
+    grid = view(7, bounds=((0.0, width), (-width, 0.0)), located=True)
+    codes = np.arange(grid.size, dtype=np.int32)
+    rows = pl.DataFrame(dict(zip(("lat", "lon"), grid.further(codes), strict=True)))
+    assert grid.read(rows)[:-2].tolist() == codes[:-2].tolist()
+
+
 @pytest.mark.parametrize("dimension", [1, 2])
 def test_rows_of_a_cell_fill_it_evenly(dimension: int) -> None:
     grid = view(1, coordinates=("lat", "lon")[:dimension], bounds=BOUNDS[:dimension], located=True)

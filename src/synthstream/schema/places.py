@@ -196,7 +196,7 @@ class View(Category):
     def box(self, codes: CodeArray) -> tuple[FloatArray, FloatArray]:
         """Lower and upper corners of cells, each of shape ``(cells, coordinates)``."""
         places, (low, high) = self.steps(codes), np.array(self.bounds, dtype=np.float64).T
-        return low + (high - low) * places / 2**self.depth, low + (high - low) * (places + 1) / 2**self.depth
+        return low + (high - low) * (places / 2**self.depth), low + (high - low) * ((places + 1) / 2**self.depth)
 
     def within(self, coarser: View) -> CodeArray:
         """For each code, that of a coarser view of the same place; own cells go to own cells."""
