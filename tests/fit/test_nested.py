@@ -65,6 +65,15 @@ def test_without_noise_they_are_the_true_tables() -> None:
     assert np.abs(aimed(rows, 0.1).cells - WORKLOAD.count(rows)).max() < 1
 
 
+def test_beside_a_column_of_one_code_a_grid_holds_what_it_does_alone() -> None:
+    grids = Group.of((1, 2), np.stack([np.arange(16) // 4, np.arange(16)], axis=1), nests=[Grids((1, 2), (2, 4), 2)])
+    workload = Workload(sizes=(1, 4, 16), marginals=((), (0,), (1,), (2,), (0, 1), (0, 2)))
+    values = np.random.default_rng(1).normal(100, 20, workload.cells)
+    cells = aims(Measured(tick=0, workload=workload, values=values, variance=np.full(6, 400.0)), groups=(grids,)).cells
+    for grid in (1, 2):
+        assert cells[workload.slice_of((0, grid))] == pytest.approx(cells[workload.slice_of((grid,))])
+
+
 @pytest.mark.parametrize("sigma", [20.0, 100.0])
 def test_no_cell_holds_less_than_nothing_and_all_values_together_hold_what_the_grid_does(sigma: float) -> None:
     cells = aimed(events(0, 1.0), sigma).cells

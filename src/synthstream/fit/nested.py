@@ -197,7 +197,7 @@ def _pooled(
         if found:
             up = nest.parents[level]
             sums, theirs = _sums(found[-1][0], up, size), np.bincount(up, found[-1][1], size)
-            share = theirs / (theirs + noise)
+            share = np.divide(theirs, theirs + noise, out=np.zeros(size), where=noise > 0)  # of one code: no noise
             values, noise = share * values + (1 - share) * sums, share * noise
         found.append((values, noise))
     return found[::-1]
