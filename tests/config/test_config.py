@@ -110,6 +110,11 @@ def test_a_path_in_place_of_text_is_told() -> None:
         ),
         ('every = "1d"', "every = 2026-01-01", ["clock.every = 2026-01-01: ", 'write it in quotes, as in "1d"']),
         ("epsilon = 1.0", "epsilon = true", ["privacy.epsilon = true: "]),
+        (
+            "[sink]",
+            '[source]\nkind = "csv"\npath = "x"\nthousands = "x"\n[sink]',
+            [r'''must be one of "", ".", ",", " ", "'", "\u00a0", "\u202f", "’".'''],
+        ),
         ("horizon = 8", "horizon = [2026-01-01T12:00:00]", ["clock.horizon = [2026-01-01T12:00:00]: use a number"]),
         ("bins = 4", "bins = 4\nunit = 5", ["column 'age': unit = 5: input should be a valid string; write it in"]),
         ("min = 0\n", "", ["line 17", "column 'age': min", "never taken from the data"]),

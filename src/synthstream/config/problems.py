@@ -192,9 +192,9 @@ class Problems:
             return f"{key} = {_told(found)}: {_TAKEN[key]}"
         if kind in ("literal_error", "union_tag_invalid"):
             told = detail.get("ctx", {})
-            tag, expected = told.get("tag", found), told.get("expected", told.get("expected_tags", ""))
-            words = re.findall(r"'([^']+)'", str(expected))
-            signs = not all(word[0].isalnum() for word in words)
+            tag, expected = told.get("tag", found), str(told.get("expected", told.get("expected_tags", "")))
+            words = [a or b for a, b in re.findall(r"'([^']*)'|\"([^\"]*)\"", expected.replace(r"\x", r"\u00"))]
+            signs = not all(word[:1].isalnum() for word in words)
             named = ", ".join(map(_quoted, words) if signs else words)
             named = f"one of {named}" if len(words) > 1 else _quoted(words[0])
             return f"{key} = {_told(tag)}: must be {named}.{like(_TYPES.get(str(tag), str(tag)), words)}"
