@@ -110,6 +110,7 @@ def test_a_path_in_place_of_text_is_told() -> None:
         ),
         ('every = "1d"', "every = 2026-01-01", ["clock.every = 2026-01-01: ", 'write it in quotes, as in "1d"']),
         ("epsilon = 1.0", "epsilon = true", ["privacy.epsilon = true: "]),
+        ('type = "category"', "type = true", ["column 'ward': type = true: must be one of category, "]),
         (
             "[sink]",
             '[source]\nkind = "csv"\npath = "x"\nthousands = "x"\n[sink]',

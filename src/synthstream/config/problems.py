@@ -192,7 +192,9 @@ class Problems:
             return f"{key} = {_told(found)}: {_TAKEN[key]}"
         if kind in ("literal_error", "union_tag_invalid"):
             told = detail.get("ctx", {})
-            tag, expected = told.get("tag", found), str(told.get("expected", told.get("expected_tags", "")))
+            tag, expected = found, str(told.get("expected", told.get("expected_tags", "")))
+            if "tag" in told and isinstance(found, dict):  # a text; the value stands in the section
+                tag = found["type" if path[0] == "columns" else "kind"]
             words = [a or b for a, b in re.findall(r"'([^']*)'|\"([^\"]*)\"", expected.replace(r"\x", r"\u00"))]
             signs = not all(word[:1].isalnum() for word in words)
             named = ", ".join(map(_quoted, words) if signs else words)
