@@ -224,7 +224,7 @@ class Districts(Category):
     def placed(self, codes: CodeArray, cells: CodeArray, at: list[pl.Series]) -> list[pl.Series]:
         """Positions of published rows, those in cells of several districts moved into their own.
 
-        Where a row lies depends on its number, its cell and its district alone, as everywhere in a place.
+        Where such a row lies depends on its number, its cell and its district alone.
 
         Args:
             codes: of districts.

@@ -31,8 +31,8 @@ FINEST = 14
 _WIDEST = 2.0**1021
 # Between coordinates, where cells of a place are written.
 SIDES = " / "
-# Steps of a sequence that fills evenly a square, or with two coordinates what has twice as many: powers of the roots of
-# x^3 = x + 1 and x^5 = x + 1.
+# For one and for two coordinates, steps of a sequence that fills a square, or a cube of four dimensions, evenly: two a
+# coordinate, for the half of a cell and for where in it. Powers of 1 / x, where x^3 = x + 1, or x^5 = x + 1.
 _STEPS = (
     (0.7548776662466927, 0.5698402909980532),
     (0.8566748838545029, 0.733891856627126, 0.6287067210378087, 0.5385972572236101),
