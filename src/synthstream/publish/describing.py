@@ -62,7 +62,8 @@ def _of_coordinates(columns: Sequence[Column]) -> Iterator[FieldFacts]:
     for column in columns:
         if isinstance(column, View) and column.located:
             words = (
-                f"Spread evenly within the cell {column.name}: invented. Null outside of the box, and where missing."
+                f"Within the cell {column.name} it is invented, as neighbouring cells suggest. "
+                "Null outside of the box, and where missing."
             )
             for name, (low, high) in zip(column.coordinates, column.bounds, strict=True):
                 yield FieldFacts(name, "number", words, minimum=low, maximum=high)
