@@ -225,6 +225,22 @@ def test_ends_of_trips_go_together_in_rows() -> None:
     assert np.mean(found[:, 2] == (found[:, 0] + 1) % 4) > 0.95
 
 
+def test_columns_that_a_grid_is_crossed_with_together_keep_what_they_have_in_common() -> None:
+    """In tables of three columns: two flags that mostly agree, everywhere alike."""
+    rng = np.random.default_rng(2)
+    flag, cell = rng.integers(0, 2, EVENTS), rng.integers(0, 16, EVENTS)
+    both = np.where(rng.random(EVENTS) < 0.9, flag, 1 - flag)
+    codes = np.column_stack([flag, both, cell // 4, cell]).astype(np.int32)
+    grids = Group.of((2, 3), np.stack([np.arange(16) // 4, np.arange(16)], axis=1), nests=[Grids((2, 3), (2, 4), 2)])
+    workload = Workload(sizes=(2, 2, 4, 16), marginals=((), (0,), (1,), (2,), (3,), (0, 1), (0, 1, 2), (0, 1, 3)))
+    true = workload.count(codes)
+    noisy = true + rng.normal(0, 5, workload.cells)
+    cells = aims(Measured(tick=0, workload=workload, values=noisy, variance=np.full(8, 25.0)), groups=(grids,)).cells
+    for table in ((0, 1, 2), (0, 1, 3)):
+        part = workload.slice_of(table)
+        assert np.abs((cells - true)[part].reshape(4, -1).sum(axis=1)).max() < 50, table
+
+
 def test_a_constraint_that_joins_a_nest_keeps_it() -> None:
     wards = Group.of((0, 10), np.array([[f, w] for f in range(2) for w in range(4)]))
     (both,) = joined([wards, NEST])

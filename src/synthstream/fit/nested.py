@@ -109,6 +109,8 @@ def of_nests(
         for others, positions in nest.tables:
             independent = independent_counts([tables.margins[c] for c in others], tables.rows).reshape(-1, 1)
             mean, error, above = np.zeros((1, 1)), np.zeros((1, 1)), independent
+            if len(others) > 1:  # they go together by themselves, too
+                above = np.maximum(above + each[positions[0]].mean.sum(axis=1, keepdims=True), 0.0)
             for level, (q, grid, step) in enumerate(zip(positions, nest.columns, own, strict=True)):
                 around = mean - _sums(each[q].mean, step.up, len(mean.T)) if level else mean
                 error = each[q].error + step.part**2 * error[:, step.up]
