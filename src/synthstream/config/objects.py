@@ -125,13 +125,15 @@ def place_of(text: str, local: Callable[[str], Any]) -> Any:
     """A path of this machine, as ``local`` makes it, or one of an object store.
 
     Raises:
-        ValueError: it is an address of another kind.
+        ValueError: it is an address of another kind, or holds a user.
     """
     scheme, told, rest = text.partition("://")
     if not told:
         return local(text)
     if scheme not in SCHEMES or not rest.strip("/"):
         raise ValueError(f"use a path, or a bucket of {', '.join(f'{one}://' for one in SCHEMES)}")
+    if "@" in rest.partition("/")[0]:
+        raise ValueError("name the bucket alone: user and password come from the environment")
     return ObjectPath(text)
 
 

@@ -63,6 +63,9 @@ _TAKEN = {
 }
 # A column's name, in a line of its own or within braces.
 _NAME = r"""\bname\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'([^']*)')"""
+# What may be a password, and is never repeated: of an address what stands before its @, and all behind such a word.
+_USER = re.compile(r"(?<=://).*(?=@)", re.DOTALL)
+_PASSWORD = re.compile(r"((?:pass\w*|pwd|secret\w*|token|\w+_key)['\"]?\s*[=:]\s*).*?(?=['\"}]*\Z)", re.DOTALL | re.I)
 _PLAIN = "use letters, digits and the signs _ . -"
 
 
@@ -171,7 +174,7 @@ class Problems:
     def _worded(self, detail: Any, path: Path, key: str) -> str:
         kind = detail["type"]
         last = str(path[-1]) if path else ""
-        found = detail.get("input")
+        found = detail.get("input") if key != "encryption.key_command" else "..."  # may have a password among its words
         if kind == "string_pattern_mismatch":
             return f"{key} = {_told(found)}: {_FORMS.get(last, _PLAIN)}"
         if kind == "string_too_short":
@@ -319,7 +322,8 @@ def _told(value: object) -> str:
         return f"[{', '.join(map(_told, value))}]"
     if isinstance(value, date | time):
         return value.isoformat()
-    return str(value).lower() if isinstance(value, bool) else repr(value)
+    told = str(value).lower() if isinstance(value, bool) else repr(value)
+    return _PASSWORD.sub(r"\1...", _USER.sub("...", told))
 
 
 def _quoted(word: str) -> str:

@@ -1,0 +1,31 @@
+"""Passwords that stand in a configuration, where none belongs, are in no message."""
+
+from __future__ import annotations
+
+import pytest
+
+from synthstream.config.config import StreamConfig
+from synthstream.errors import ConfigError
+from tests.support.configs import GOOD, source
+
+POSTGRES = '[source]\nkind = "postgres"\ntable = "t"\nsequence = "id"\n'
+
+
+@pytest.mark.parametrize(
+    ("section", "said"),
+    [
+        (f'{POSTGRES}service = "host=h password=hunter2, x"\n', "service = 'host=h password=...': use letters"),
+        (f'{POSTGRES}service = "postgresql://u:hunter2@x/@h/db"\n', "service = 'postgresql://...@h/db': use letters"),
+        (f'{POSTGRES}service = {{ password = "hunter2" }}\n', "source.service = {'password': ...'}: "),
+        (f'{POSTGRES}password = "hunter2"\n', "source.password: there is no such key here"),
+        (source("s3://KEY:hunter2@bucket/*.parquet"), "'s3://...@bucket/*.parquet': name the bucket alone"),
+        (source("postgresql://u:hunter2@h/db"), "source.path = 'postgresql://...@h/db': use a path"),
+        ('[[mirror]]\nkind = "files"\npath = "s3://u:hunter2@h/x"\n', "'s3://...@h/x': name the bucket alone"),
+        ('[encryption]\nkey_command = ["vault", "-t", "hunter2"]\n', "encryption.key_command = '...': input should"),
+    ],
+)
+def test_a_password_is_not_repeated(section: str, said: str) -> None:
+    with pytest.raises(ConfigError) as error:
+        StreamConfig.from_toml(GOOD + section)
+    assert said in str(error.value)
+    assert "hunter2" not in str(error.value)
