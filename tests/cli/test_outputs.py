@@ -31,6 +31,7 @@ from tests.support.visits import TOML, visits
     [
         (["sample", "--format", "csv", "-o", "stream.toml"], "one of the stream's own files"),
         (["sample", "-o", "visits-1.parquet"], "one of the stream's own files"),
+        (["sample", "-o", "visits-2.parquet"], "would count as events"),
         (["sample", "--format", "csv", "-o", "state/store.db"], "the program's own"),
         (["sample", "-o", "releases/000000/rows.parquet"], "holds releases alone"),
         (["report", "-o", "stream.toml"], "one of the stream's own files"),

@@ -504,6 +504,14 @@ def test_a_site_is_kept_apart_from_what_is_private(tmp_path: Path) -> None:
     assert not list((tmp_path / "a/state").glob("site*"))
 
 
+def test_a_site_holds_nothing_that_would_count_as_events(tmp_path: Path) -> None:
+    text = streams.text_of("always").replace('kind = "parquet"\npath = "rows-*', 'kind = "csv"\npath = "**/*', 1)
+    config = StreamConfig.from_toml(text.replace("**/*.parquet", "[rs]*/**/*.csv"), base=tmp_path)
+    check_place(config, tmp_path / "public")
+    with pytest.raises(ConfigError, match="would count as events"):
+        check_place(config, tmp_path / "site")
+
+
 @pytest.mark.parametrize(
     ("log", "private"),
     [

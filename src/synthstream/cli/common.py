@@ -89,15 +89,15 @@ def check_output(
 ) -> None:
     """Raise ``ConfigError`` unless a file can be written without harm to the stream.
 
-    Not over the configuration or a file of the source, and not among the releases, real or simulated. A page ends in
-    ``.html``, and replaces pages alone.
+    Not over the configuration or a file of the source, nor as a new one that would count, and not among the releases,
+    real or simulated. A page ends in ``.html``, and replaces pages alone.
 
     Args:
         private: whether it is for the custodian alone, and so never in a site or a copy of releases.
         in_state: whether it may lie in the state; left out: pages may, other files may not.
     """
     from synthstream.config.config import load
-    from synthstream.config.sources import fitting
+    from synthstream.config.sources import fitting, may_fit
     from synthstream.publish.outlets import public_folder, simulated
     from synthstream.report.page import check_place
 
@@ -106,6 +106,8 @@ def check_output(
     sources = [] if real.source is None else fitting(str(real.source.path))
     if any(place == Path(own).resolve() for own in (str(config), *sources)):
         raise ConfigError(f"-o {output}: is one of the stream's own files. Name another.")
+    if real.source is not None and may_fit(real.source.path, output):
+        raise ConfigError(f"-o {output}: fits the path of [source], so its rows would count as events. Name another.")
     for one in (real, simulated(real)):
         if one.sink is not None and place.is_relative_to(one.sink.path.resolve()):
             raise ConfigError(

@@ -9,7 +9,7 @@ from synthstream.config.objects import ObjectPath
 from synthstream.config.secrecy import apart
 from synthstream.config.sections import File
 from synthstream.config.sinks import SIMULATED, AnyMirror, DeltaMirror, FilesMirror, PostgresMirror
-from synthstream.config.sources import Files
+from synthstream.config.sources import Files, may_fit
 from synthstream.config.tablenames import MANIFEST, TableName, refuse_columns
 from synthstream.errors import ConfigError
 
@@ -23,7 +23,7 @@ def check_mirror(file: File, base: Path, mirror: AnyMirror) -> None:
     elif isinstance(mirror, FilesMirror):
         _check_objects(file, mirror)
     elif mirror.folder is not None:
-        lie_apart(base, file, mirror.folder)
+        lie_apart(base, file, mirror.folder, rows="rows.parquet")
         place = Path(os.path.normpath(base / mirror.folder))
         others = [other.folder for other in file.mirror if isinstance(other, DeltaMirror) and other is not mirror]
         for other in filter(None, (str(file.sink.path), *others)):
@@ -77,8 +77,13 @@ def _written(mirror: PostgresMirror) -> list[TableName]:
     return [name, name.ending(MANIFEST)]
 
 
-def lie_apart(base: Path, file: File, place: str | Path) -> None:
-    """Raise unless state and place of publication, real and simulated, lie apart, and no source lies in the place."""
+def lie_apart(base: Path, file: File, place: str | Path, *, rows: str = "000000/rows.parquet") -> None:
+    """Raise unless state and place of publication, real and simulated, lie apart, and no source lies in the place, nor
+    would count what is published there.
+
+    Args:
+        rows: such a file, from the place on.
+    """
     for secret in (str(file.state), os.path.normpath(file.state) + SIMULATED):
         for public in (str(place), os.path.normpath(place) + SIMULATED):
             apart(base, secret, public)
@@ -88,4 +93,9 @@ def lie_apart(base: Path, file: File, place: str | Path) -> None:
             raise ConfigError(
                 f"{str(place)!r} is public, and the files of [source], {str(file.source.path)!r}, are private: "
                 "they may not lie in it. Name a folder of its own"
+            )
+        if may_fit(read, published / rows):
+            raise ConfigError(
+                f"what is published in {str(place)!r} fits the path of [source], {str(file.source.path)!r}, and would "
+                "count as events. Name a path that does not reach it"
             )

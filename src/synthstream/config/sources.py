@@ -8,6 +8,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from fnmatch import fnmatchcase
 from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
@@ -138,6 +139,24 @@ def fitting(pattern: str) -> Iterator[str]:
     for top in glob.iglob(above or "/"):
         for folder in _folders(top):
             yield from fitting(glob.escape(folder) + (below[0] or "/*"))
+
+
+def may_fit(pattern: Path, path: Path) -> bool:
+    """Whether a file would fit an absolute pattern, if it were there; of hidden names the answer is yes."""
+    parts = pattern.parts
+    fixed = next((n for n, part in enumerate(parts) if glob.has_magic(part)), len(parts))
+    roots = {Path(*parts[:fixed]), Path(*parts[:fixed]).resolve()}
+    names = {Path(os.path.abspath(path)), path.resolve()}
+    inside = [name.relative_to(root).parts for root in roots for name in names if name.is_relative_to(root)]
+    return any(_fit(parts[fixed:], below) for below in inside)
+
+
+def _fit(parts: tuple[str, ...], names: tuple[str, ...]) -> bool:
+    if not parts or not names:
+        return not names and all(part == "**" for part in parts)
+    if parts[0] == "**":
+        return any(_fit(parts[1:], names[n:]) for n in range(len(names) + 1))
+    return fnmatchcase(names[0], parts[0]) and _fit(parts[1:], names[1:])
 
 
 def _folders(top: str, above: tuple[str, ...] = ()) -> Iterator[str]:

@@ -25,6 +25,7 @@ from typing import Any
 
 from synthstream.config.config import StreamConfig
 from synthstream.config.secrecy import apart
+from synthstream.config.sources import may_fit
 from synthstream.environment import REAL, Env, exchange, exchanged, make_folder, sync, words
 from synthstream.errors import ConfigError, SinkError
 from synthstream.forecast.warnings import limited
@@ -44,6 +45,8 @@ _ROOT = """<!doctype html>
 <body><p><a href="latest/index.html">The newest release</a></p></body></html>
 """
 _LOCK = ".publishing"  # there while a process writes
+# Files of each kind and depth that are in a site.
+_COUNTABLE = ("index.html", "latest/rows.csv", "releases/000000/rows.csv", "releases/000000/rows.parquet")
 
 
 def publish_site(config: StreamConfig, folder: Path, *, progress: Steps, csv: bool = False, env: Env = REAL) -> bool:
@@ -84,6 +87,9 @@ def check_place(config: StreamConfig, folder: Path) -> None:
     for path in private:
         if path.resolve().is_relative_to(site):
             raise ConfigError(f"{folder}: holds {path}, which is private. Name a folder of the site's own.")
+    if source and any(may_fit(source.path, site / name) for name in _COUNTABLE):
+        words = "what lies there fits the path of [source], and would count as events"
+        raise ConfigError(f"{folder}: {words}. Name a folder that the path does not reach.")
     if sink is not None:
         own = sink.path.resolve()
         if own.is_relative_to(site) or site.is_relative_to(own):
