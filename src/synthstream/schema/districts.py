@@ -221,7 +221,7 @@ class Districts(Category):
         own = [[len(self.values) + i, len(self.finest.values) + i] for i in range(2)]
         return np.concatenate([np.stack([keys % self.size, keys // self.size], axis=1), own])
 
-    def placed(self, codes: CodeArray, cells: CodeArray, at: list[pl.Series]) -> list[pl.Series]:
+    def placed(self, codes: CodeArray, cells: CodeArray, at: list[pl.Series], nth: int = 0) -> list[pl.Series]:
         """Positions of published rows, those in cells of several districts moved into their own.
 
         Where such a row lies depends on its number, its cell and its district alone.
@@ -230,13 +230,14 @@ class Districts(Category):
             codes: of districts.
             cells: of the finest grid.
             at: coordinates within these cells, null outside of the box.
+            nth: which place of the stream it is.
         """
         pieces, axes = self.pieces, np.array(self._axes)
         keys = cells.astype(np.int64) * self.size + codes
         own = np.minimum(np.searchsorted(pieces.keys, keys), pieces.keys.size - 1)
         todo = np.flatnonzero((pieces.keys[own] == keys) & ~pieces.whole[own])
         spots = np.stack([series.fill_null(0).to_numpy() for series in at], axis=1)
-        number = (todo[:, None] + 1) * self.finest.steps_of_rows()
+        number = (todo[:, None] + 1) * self.finest.steps_of_rows(nth)[:2]
         for _ in range(_TRIES):
             if not todo.size:
                 break

@@ -37,6 +37,8 @@ _STEPS = (
     (0.7548776662466927, 0.5698402909980532),
     (0.8566748838545029, 0.733891856627126, 0.6287067210378087, 0.5385972572236101),
 )
+# What the steps of a place are, in those of the place before it.
+_GOLDEN = 0.6180339887498949
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -141,12 +143,15 @@ class View(Category):
         """Coordinates of private rows, shape ``(rows, coordinates)``; NaN where there is no number."""
         return np.stack([numbers(rows[name]) for name in self.coordinates], axis=1)
 
-    def steps_of_rows(self) -> FloatArray:
-        """From one row to the next, how far along each coordinate its place in a cell moves, in cells; modulo 1."""
-        return np.array(_STEPS[len(self.bounds) - 1][: len(self.bounds)])
+    def steps_of_rows(self, nth: int) -> FloatArray:
+        """How far a row lies in a cell beyond the row before, modulo 1: first along each coordinate, in cells.
+
+        Of the nth place of a stream: two would lie at the same spot of their cells, if they had the same steps.
+        """
+        return math.prod([_GOLDEN] * nth) * np.array(_STEPS[len(self.bounds) - 1])
 
     @override
-    def further(self, codes: CodeArray) -> list[pl.Series]:
+    def further(self, codes: CodeArray, nth: int = 0) -> list[pl.Series]:
         """See :class:`Column`: coordinates, null outside of the box.
 
         A cell leans towards its fuller neighbours, as far as all rows do so. In which half of it a row lies depends on
@@ -156,7 +161,7 @@ class View(Category):
         if not self.located:
             return []
         low, high = self.box(np.minimum(codes, len(self.values) - 1))
-        numbers = np.arange(1, len(codes) + 1)[:, None] * np.array(_STEPS[len(self.bounds) - 1])
+        numbers = np.arange(1, len(codes) + 1)[:, None] * self.steps_of_rows(nth)
         shares, within = np.split(numbers % 1.0, 2, axis=1)
         at = np.minimum(low + (high - low) * (self._halves(codes, shares) + within) / 2, np.nextafter(high, low))
         known = pl.Series(codes < len(self.values))

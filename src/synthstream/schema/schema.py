@@ -150,11 +150,15 @@ class Schema:
 
     def _further(self, i: int, codes: CodeArray) -> list[pl.Series]:
         """See :meth:`Column.further`; where a place has districts, within the row's own."""
-        column, found = self.columns[i], self.columns[i].further(codes[:, i])
-        if not found or not isinstance(column, View) or column.place not in self.districts:
+        column = self.columns[i]
+        if not isinstance(column, View):
+            return []
+        nth = list(self.places).index(column.place)
+        found = column.further(codes[:, i], nth)
+        if not found or column.place not in self.districts:
             return found
         within = self.districts[column.place]
-        return within.placed(codes[:, self.names.index(within.name)], codes[:, i], found)
+        return within.placed(codes[:, self.names.index(within.name)], codes[:, i], found, nth)
 
     def to_json(self) -> str:
         """Canonical JSON."""
