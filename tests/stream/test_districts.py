@@ -351,17 +351,20 @@ def test_settings_that_do_not_go_with_districts_are_named(folder: Path, old: str
 
 
 def test_a_polygon_that_the_stream_counts_itself_is_told_with_the_better_question(folder: Path) -> None:
-    with opened(configured(folder)) as stream:
-        for _ in stream.run():
-            pass
+    """Of two places, the one that was asked about."""
+    (folder / "stream.toml").write_text(TOML.replace(PLACE, ENDS))
+    events().with_columns(lat2="lat", lon2="lon").write_parquet(folder / "rows.parquet")
+    with opened(configured(folder, PLACE, ENDS)) as stream:
+        next(stream.run())
     geojson(folder, feature(rectangle(5, 6, 6, 7), name="Isle"), name="other.geojson")
 
     def said(file: str, name: str, command: str = "table") -> str:
-        polygon = ["--polygon", str(folder / file), "--feature", name]
+        polygon = ["--polygon", str(folder / file), "--feature", name, "--place", "at"]
         return " ".join(CliRunner().invoke(app, [command, str(folder / "stream.toml"), *polygon]).stderr.split())
 
     hint = "The stream counts this district itself: --where \"at_region = 'Isle'\" has the smaller error."
-    assert hint in said("districts.geojson", "Isle")
+    assert hint in (found := said("districts.geojson", "Isle"))
+    assert "to_region" not in found
     assert f"itself: synthstream series {folder}/stream.toml at_region has" in said(
         "districts.geojson", "Isle", "series"
     )

@@ -27,7 +27,6 @@ from synthstream.schema.binned import Integer, Number, open_ended
 from synthstream.schema.clock import Clock
 from synthstream.schema.columns import Column
 from synthstream.schema.conditions import first, in_single_quotes, quoted
-from synthstream.schema.districts import Districts
 from synthstream.schema.polygons import BEYOND
 from synthstream.schema.region import Domain
 from synthstream.synthesizers.succession import known_since
@@ -129,8 +128,9 @@ def tell_of(release: Release, lower: Bounds | Domain, upper: Bounds, *, series: 
 
 def _counted_itself(release: Release, polygons: Domain, series: str | None) -> None:
     """Say so where the stream has a count of some polygons, which needs no sum over cells."""
-    for column in release.schema.columns:
-        if isinstance(column, Districts) and (name := column.called(polygons.shape)) is not None:
+    asked = tuple(axis.name for axis in polygons.columns)
+    for column in release.schema.districts.values():
+        if column.sources == asked and (name := column.called(polygons.shape)) is not None:
             own = column.name if column.name.isidentifier() else quoted(column.name).replace('"', '\\"')
             told = name.replace("'", "''")
             ask = f"--where \"{own} = '{told}'\""
