@@ -271,6 +271,10 @@ def test_settings_for_readers_are_the_same_stream() -> None:
         (place(box='coordinates = ["lat"]\nbounds = [[32, 37], [1, 2]]\n'), "coordinates: bounds has two, so name two"),
         (place(box='coordinates = ["lat", "lon"]\nbounds = [[32, 32], [-122, -114]]\n'), "and both finite"),
         (place(box='coordinates = ["lat", "lon"]\nbounds = [32, 37, -122, -114]\n'), "'at': bounds: give each"),
+        (
+            place(box='coordinates = ["fare"]\nbounds = [0, 80]\n'),
+            "as in [[32, 37], [-122, -114]], or [[0, 80]] of one",
+        ),
         (place(box='coordinates = ["lat", "lon"]\n'), "'at': bounds: this key is required; of each coordinate"),
         (place("depth = 9"), "line 22: column 'at': depth = 9: must be"),
         (place(box='coordinates = ["lat"]\nbounds = [["32", 37]]\n'), "bounds"),
@@ -289,6 +293,7 @@ def test_settings_for_readers_are_the_same_stream() -> None:
         (place('with = ["kind", "kind"]'), "with: 'kind' is listed twice"),
         (place() + place(), "line 23: column 'at': 'at' belongs to a place above, too"),
         (place() + place(name="to"), "column 'to': 'lat' belongs to a place above, too"),
+        (place("depth = 9") + place('with = ["at", "lon"]', _TO, "to"), "with: 'lon' is not another column"),
         (place("cells = 12"), "cells"),
         (place() + number("lat", "bins = 4"), "'lat' is listed twice"),
         (place() + '[synthesizer]\nkind = "selective"\npicks = 2\n', 'belongs to kind = "table"'),
@@ -299,3 +304,10 @@ def test_mistakes_are_told(rest: str, said: str) -> None:
     with pytest.raises(ConfigError) as error:
         read(KIND, rest)
     assert said in str(error.value), str(error.value)
+
+
+def test_a_place_with_a_mistake_of_its_own_is_no_unknown_column_to_others() -> None:
+    with pytest.raises(ConfigError) as error:
+        read(KIND, place("depth = 9") + place('with = ["at", "kind"]', _TO, "to"))
+    assert "depth = 9" in str(error.value)
+    assert "with:" not in str(error.value)

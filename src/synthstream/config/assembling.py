@@ -167,15 +167,22 @@ def _region(file: File, schema: Schema | None, base: Path) -> Domain | None:
 
 
 def _views(file: File, i: int, before: Sequence[Column], budget: Budget, base: Path) -> list[OfPlace]:
-    """The columns of a place; ``before``: all others, and places before it. ``ConfigError`` if the stream has none."""
+    """The columns of a place; ``before``: all others, and places before it. ``ConfigError`` if the stream has none.
+
+    What ``with`` says of a place whose own mistake is told is not looked at.
+    """
     section, persons = file.columns[i], file.privacy.persons
     if not isinstance(section, PlaceSection) or file.synthesizer.kind != "table":
         raise ConfigError('type = "place": belongs to kind = "table" in [synthesizer]')
-    earlier = [name for one in file.columns[:i] if isinstance(one, PlaceSection) for name in (one.name, *one.sources)]
+    above = [one for one in file.columns[:i] if isinstance(one, PlaceSection)]
+    earlier = [name for one in above for name in (one.name, *one.sources)]
     for name in (section.name, *section.sources):
         if name in earlier:
             raise ConfigError(f"{name!r} belongs to a place above, too. Give each its own name and coordinates")
     places = [column for column in before if isinstance(column, OfPlace)]
+    if section.crossed is not None:
+        broken = {one.name for one in above} - {column.place for column in places}
+        section = section.model_copy(update={"crossed": tuple(n for n in section.crossed if n not in broken)})
     others = [column for column in before if not isinstance(column, OfPlace)]
     events = 1 if persons is None else persons.max_events
     later = [below.name for below in file.columns[i + 1 :] if isinstance(below, PlaceSection)]

@@ -187,7 +187,8 @@ class Problems:
             brackets = ", in double brackets" if last in _ARRAYS else ""
             return f"{key}: must be a section. Begin it with {_heading(last)}{brackets}, and write its keys below"
         if last == "bounds":
-            return f"{key}: give each coordinate a list of its lower and upper end, as in [[32, 37], [-122, -114]]"
+            several = "[[32, 37], [-122, -114]], or [[0, 80]] of one coordinate"
+            return f"{key}: give each coordinate a list of its lower and upper end, as in {several}"
         if last == "missing" and path[0] == "columns":
             what = f"{_VALUES.get(kind, 'a number')}, or leave it out to count them apart"
             return f"{key} = {_told(found)}: say as which value missing cells count, {what}"
