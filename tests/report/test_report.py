@@ -39,6 +39,7 @@ from synthstream.report.scales import RANGE, ranged
 from synthstream.report.theorems import STATEMENTS
 from synthstream.synthesizers.simulation.seeded import SeededGate
 from tests.support import streams
+from tests.support.configs import SINK, category, stream_toml
 from tests.support.gates import ExactGate
 
 # A text that no page may hold: it is in the rows alone, never in the configuration.
@@ -185,6 +186,25 @@ def test_places_have_a_map_of_all_events_and_of_each_value(made: Made, tmp_path:
     assert sum(int(row[2].replace(",", "")) for row in told.rows) == at.sum()
     parts = [int(row[3].split(" ")[0].replace(",", "").replace("\u2212", "-")) for row in told.rows]
     assert sum(parts) == pytest.approx(whole[1].measured[0].sum(), abs=len(parts))
+
+
+def test_maps_of_two_places_name_theirs_and_are_of_kinds_before_flags(tmp_path: Path) -> None:
+    flag = '[[columns]]\nname = "night"\ntype = "boolean"\n'
+    at, to = (
+        f'[[columns]]\nname = "{name}"\ntype = "place"\ncoordinates = ["{name}_lat", "{name}_lon"]\n'
+        'bounds = [[0, 8], [0, 8]]\ndepth = 2\nwith = ["kind", "night"]\n'
+        for name in ("at", "to")
+    )
+    config = StreamConfig.from_toml(
+        stream_toml(category("kind", "a", "b"), flag, at, to, SINK, column=None), base=tmp_path
+    )
+    even = {f"{name}_{axis}": np.linspace(0, 8, 90) for name in ("at", "to") for axis in ("lat", "lon")}
+    with Stream(config) as stream:
+        stream.update(pl.DataFrame({"kind": ["a", "b"] * 45, "night": [True] * 90, **even}))
+        stream.release()
+    found = history_of(config, progress=quiet)
+    names = [name for name, _ in grids_of_places(found, found.cells(found.newest))]
+    assert names == ["at", "at, kind a", "at, kind b", "to", "to, kind a", "to, kind b"]
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ from synthstream.report.distributions import kind_of, labels_of, latest, middle_
 from synthstream.report.page import until
 from synthstream.report.scales import RANGE, linear, number, ranged, ranges
 from synthstream.schema.binned import Number, open_ended
-from synthstream.schema.columns import Column
+from synthstream.schema.columns import Boolean, Column
 from synthstream.schema.coordinates import Coordinate
 from synthstream.schema.districts import Districts
 from synthstream.schema.naming import LATITUDE, LONGITUDE, words_of
@@ -104,10 +104,10 @@ def grid_of_tables(found: History, newest: Cells) -> Grid | None:
 def grids_of_places(found: History, newest: Cells) -> list[tuple[str, Grid]]:
     """Places of a stream of tables: of all events, and of each of a few values of a column. Grids: :func:`_clearest`.
 
-    The column is one of few values that is crossed with a grid of at least 16 cells; boolean ones have a map of
-    ``true``.
+    The column is one of few values that is crossed with a grid of at least 16 cells; a boolean one if no other.
     """
     schema, workload, listed = found.config.schema, found.workload, list[tuple[str, Grid]]()
+    several = sum(len(schema.columns[columns[0]].sources) == 2 for columns in schema.places.values()) > 1
     for place, columns in schema.places.items():
         views = [(c, view) for c in columns if isinstance(view := schema.columns[c], View) and len(view.bounds) == 2]
         whole = list[list[tuple[str, Grid]]]()
@@ -116,7 +116,8 @@ def grids_of_places(found: History, newest: Cells) -> list[tuple[str, Grid]]:
             whole.append([(view.words.label or view.place, _of_cells(view, now, beyond_noise(now), told=not note))])
         fine = [one for one in views if one[1].depth > 1 and one[1].crossed]
         each = [[*_by_value(found, newest, c, view, crossed=fine[-1][1].crossed)] for c, view in fine]
-        drawn = [*_clearest(whole), *_alike(_clearest(each))]
+        called = "".join({f"{view.words.label or place}, " for _, view in views if several})
+        drawn = [*_clearest(whole), *((called + what, grid) for what, grid in _alike(_clearest(each)))]
         named = [one for one in schema.columns if isinstance(one, Districts) and one.finest.place == place]
         listed += [(what, replace(grid, outlines=outlines_of(named, grid))) for what, grid in drawn]
     return listed
@@ -146,12 +147,12 @@ def _alike(maps: list[tuple[str, Grid]]) -> list[tuple[str, Grid]]:
 def _by_value(
     found: History, newest: Cells, c: int, view: View, *, crossed: Sequence[str]
 ) -> Iterator[tuple[str, Grid]]:
-    """Of the crossed column with the fewest values the most frequent ones."""
+    """Of the crossed column with the fewest values, or of a boolean one, the most frequent ones."""
     columns, workload = found.config.schema.columns, found.workload
     names = [column.name for column in columns]
     beside = [i for i in map(names.index, crossed) if not isinstance(columns[i], View)]
     chosen = min((i for i in beside if (min(i, c), max(i, c)) in workload.marginals), default=None,
-                 key=lambda i: (len(columns[i].value_labels), i))  # fmt: skip
+                 key=lambda i: (isinstance(columns[i], Boolean), len(columns[i].value_labels), i))  # fmt: skip
     if chosen is None:
         return
     pair = (min(chosen, c), max(chosen, c))
