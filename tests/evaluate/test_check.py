@@ -668,6 +668,22 @@ def test_places_outside_of_their_box(tmp_path: Path, lat: str, lon: str, why: st
     ]
 
 
+@pytest.mark.parametrize(
+    ("lat", "lon", "why"),
+    [
+        ("-118.2", "34.1", "They lie in the box if their coordinates change places, and most others as they are"),
+        ("34,1", "-118,2", "with decimal ','. If most others have a point, these keys would lose those: set these"),
+    ],
+)
+def test_what_a_few_rows_need_is_not_said_of_all(tmp_path: Path, lat: str, lon: str, why: str) -> None:
+    """Following it, the others would have been lost."""
+    box = 'coordinates = ["lat", "lon"]\nbounds = [[32, 37], [-122, -114]]\nviews = [1]\ndepth = 3\n'
+    text = toml(WARD, f'[[columns]]\nname = "at"\ntype = "place"\n{box}')
+    found = told(tmp_path, text, rows(lat=["34.1"] * 250 + [lat] * 50, lon=["-118.2"] * 250 + [lon] * 50))
+    assert why in words(found)
+    assert "stand in the order" not in words(found)
+
+
 def test_coordinates_in_the_order_of_another_box_are_told_beside_others_that_lie_nowhere(tmp_path: Path) -> None:
     """No text comes twice, and the first ones in the alphabet lie in no box, whichever way round."""
     place = 'name = "at"\ntype = "place"\ncoordinates = ["lat", "lon"]\nbounds = [[32, 37], [-122, -114]]\ndepth = 3\n'

@@ -298,7 +298,7 @@ def _column(config: StreamConfig, column: Column, rows: Rows) -> Iterator[Findin
     if isinstance(column, View):
         if not column.located:  # the finest grid says it
             return
-        why, lines = place_of(column, cells.odd)
+        why, lines = place_of(column, cells.odd, most=cells.mostly_read(count))
         name, what = column.place, f"lie in no cell. {why} Found"
     if isinstance(column, Districts):
         if cells.other == rows.columns.get(column.finest.name, Cells()).other:  # the finest grid says it
@@ -323,8 +323,8 @@ def _column(config: StreamConfig, column: Column, rows: Rows) -> Iterator[Findin
 
 
 def _of_times(config: StreamConfig, column: str, cells: Cells, count: int) -> tuple[str, tuple[Line, ...]]:
-    most = 2 * cells.unread < count - cells.empty
-    return lines_of_times(column, cells.odd, beside=forms_of(config).get(column, ()) if most else None)
+    beside = forms_of(config).get(column, ()) if cells.mostly_read(count) else None
+    return lines_of_times(column, cells.odd, beside=beside)
 
 
 def _reading(config: StreamConfig, column: Column, cells: Cells, count: int) -> tuple[str, tuple[Line, ...]]:
@@ -333,7 +333,7 @@ def _reading(config: StreamConfig, column: Column, cells: Cells, count: int) -> 
         return _of_times(config, column.read_from, cells, count)
     if column.type == "boolean":
         return 'Other words than true and false, yes and no, are values of type = "category".', ()
-    return lines_of_numbers(cells.odd)
+    return lines_of_numbers(cells.odd, most=cells.mostly_read(count))
 
 
 def _alike(column: Column, cells: Cells) -> Iterator[Finding]:

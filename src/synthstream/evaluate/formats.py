@@ -206,8 +206,8 @@ def numbers_of(odd: pl.DataFrame) -> dict[str, str] | None:
     return different[0] if len(different) == 1 and different[0] else None
 
 
-def lines_of_numbers(odd: pl.DataFrame) -> tuple[str, tuple[Line, ...]]:
-    """What numbers that cannot be read look like, and the keys that would say so.
+def lines_of_numbers(odd: pl.DataFrame, *, most: bool = False) -> tuple[str, tuple[Line, ...]]:
+    """What numbers that cannot be read look like, and the keys that would say so; ``most``: most others can be read.
 
     Example:
         >>> lines_of_numbers(pl.DataFrame({"text": ["8.1", "N/A"], "rows": [99, 1]}))[0]
@@ -215,7 +215,8 @@ def lines_of_numbers(odd: pl.DataFrame) -> tuple[str, tuple[Line, ...]]:
     """
     if keys := numbers_of(odd):
         said = " and ".join(f"{key} {value!r}" for key, value in keys.items())
-        return f"They look like numbers with {said}.", tuple(Line(k, f'"{v}"') for k, v in keys.items())
+        caution = " If most others have a point, these keys would lose those: set these right instead." if most else ""
+        return f"They look like numbers with {said}.{caution}", tuple(Line(k, f'"{v}"') for k, v in keys.items())
     listed = _listed(odd)
     plain = sum(rows for text, rows in listed if not np.isnan(numbers(pl.Series([text]))[0]))
     if plain and plain >= _MOST * sum(rows for _, rows in listed):
@@ -223,8 +224,10 @@ def lines_of_numbers(odd: pl.DataFrame) -> tuple[str, tuple[Line, ...]]:
     return "", ()
 
 
-def place_of(view: View, odd: pl.DataFrame) -> tuple[str, tuple[Line, ...]]:
+def place_of(view: View, odd: pl.DataFrame, *, most: bool = False) -> tuple[str, tuple[Line, ...]]:
     """What coordinates look like that lie in no cell of a place, what to do about it, and keys that would do it.
+
+    ``most``: whether most others lie in one, whom no key may lose.
 
     Example:
         >>> view = View(name="at_1", place="at", coordinates=("lat", "lon"), bounds=((32, 37), (-122, -114)), depth=1)
@@ -248,10 +251,15 @@ def place_of(view: View, odd: pl.DataFrame) -> tuple[str, tuple[Line, ...]]:
     turned = view.read(pl.DataFrame(dict(zip(view.coordinates, reversed(sides), strict=True))))
     inside = pl.Series(turned < len(view.values))
     if len(sides) > 1 and tried["rows"].filter(inside).sum() >= tried["rows"].sum() / 2:
+        if most:
+            return (
+                "They lie in the box if their coordinates change places, and most others as they are: set these right.",
+                (),
+            )
         said = json.dumps(view.coordinates[::-1], ensure_ascii=False)
         return f"They lie in the box with coordinates = {said}: these stand in the order of bounds.", ()
     texts = pl.concat([tried.select(side.alias("text"), "rows") for side in sides])
-    if (found := lines_of_numbers(texts.filter(pl.col("text") != "")))[1]:
+    if (found := lines_of_numbers(texts.filter(pl.col("text") != ""), most=most))[1]:
         return found
     broken = np.any([np.isnan(numbers(side)) for side in sides], axis=0)
     if broken.all():

@@ -67,6 +67,10 @@ class Cells:
     odd: pl.DataFrame = field(default_factory=partial(pl.DataFrame, schema={"text": pl.String, "rows": pl.Int64}))
     kinds: frozenset[str] = frozenset()
 
+    def mostly_read(self, count: int) -> bool:
+        """Whether most of so many rows that hold something are neither unread nor ``other``."""
+        return 2 * (self.unread + self.other) < count - self.empty
+
     def __add__(self, more: Cells) -> Cells:
         ours, theirs = self.listed, more.listed  # those of no rows may be left out
         return Cells(
