@@ -601,7 +601,7 @@ def test_of_two_places_a_box_lies_in_one_and_a_condition_says_the_other() -> Non
     with pytest.raises(SchemaError, match=r"in one place, not in 2\. Say where b is by a condition, as in b_1 = '0'\."):
         located.mass({"a": 1, "b": 2})
     located.schema = Schema(columns=(begin, end))
-    with pytest.raises(SchemaError, match=r"in one place, not in 2\.$"):
+    with pytest.raises(SchemaError, match=r"in one place, not in 2\. No table tells of both: ask"):
         located.mass({"a": 1, "b": 2})
 
 
@@ -611,6 +611,21 @@ def test_a_box_of_another_place_than_the_one_that_is_named_is_refused() -> None:
     located.schema = Schema(columns=tuple(views))
     with pytest.raises(SchemaError, match="place: 'a' is a coordinate of 'a', not of 'b'"):
         located.mass({"a": 1}, place="b")
+
+
+def test_polygons_lie_in_the_place_of_two_coordinates_without_its_name() -> None:
+    """Beside an amount that is a place, too."""
+    located = Located()
+    fare, at, to = (
+        View(name=f"{name}_1", place=name, coordinates=both, bounds=((0, 8),) * len(both), depth=1, located=True)
+        for name, both in {"fare": ("fare",), "at": ("lat", "lon"), "to": ("to_lat", "to_lon")}.items()
+    )
+    square = json.dumps(shapely.geometry.mapping(shapely.box(0, 0, 1, 1)))
+    located.schema = Schema(columns=(fare, at))
+    assert [axis.name for axis in located.polygon(square).columns] == ["lat", "lon"]
+    located.schema = Schema(columns=(fare, at, to))
+    with pytest.raises(SchemaError, match=r"as place = 'at' \(--place at\)\. Places are at, to\."):
+        located.polygon(square)
 
 
 def test_the_command_answers_about_polygons(mapped: tuple[StreamConfig, TableRelease]) -> None:

@@ -99,7 +99,7 @@ class Located:
         """Grids of the place that an area lies in, coarsest first, with the rows that satisfy a condition; the area's
         share of each cell of the finest one; and how many of these rows lie in the area.
         """
-        views = self._views(_names(lower, upper), place)
+        views = self._views(_names(lower, upper), place, polygons=isinstance(lower, str | Path))
         finest = views[-1]
         area = area_of(finest.axes, lower, upper)
         rows, weights = self.listed
@@ -144,10 +144,10 @@ class Located:
 
         Example: ``release.mass(release.polygon("districts.geojson", feature="Mission"), where="mag > 3")``
         """
-        return polygon_of(self._views((), place)[-1].axes, said, feature)
+        return polygon_of(self._views((), place, polygons=True)[-1].axes, said, feature)
 
-    def _views(self, asked: Sequence[str], place: str | None) -> list[View]:
-        """The grids of the place that has the coordinates, coarsest first."""
+    def _views(self, asked: Sequence[str], place: str | None, *, polygons: bool = False) -> list[View]:
+        """The grids of the place that has the coordinates, coarsest first; polygons lie in one of two coordinates."""
         views = [column for column in self.schema.columns if isinstance(column, View)]
         if not views:
             raise SchemaError('box: this stream has no place: a column of type = "place"')
@@ -160,16 +160,17 @@ class Located:
         all_places = list(dict.fromkeys(known.values()))
         if place is not None and place not in all_places:
             raise SchemaError(f"place: {place!r} is none.{like(place, all_places)} Places are {', '.join(all_places)}.")
-        places = {known[name] for name in asked} or {place or all_places[0]}
+        meant = [one for one in all_places if polygons and list(known.values()).count(one) == 2] or all_places
+        places = {known[name] for name in asked} or {place or meant[0]}
         if len(places) > 1:
             words = f"it lies in one place, not in {len(places)}.{self._crossed(places)}"
             raise SchemaError(f"box: {', '.join(sorted(set(asked)))}: {words}")
         if place is not None and place not in places:
             raise SchemaError(f"place: {asked[0]!r} is a coordinate of {known[asked[0]]!r}, not of {place!r}")
-        if not asked and place is None and len(all_places) > 1:
+        if not asked and place is None and len(meant) > 1:
             raise SchemaError(
-                f"place: say which one is meant, as place = {all_places[0]!r} (--place {all_places[0]}). Places are "
-                f"{', '.join(all_places)}."
+                f"place: say which one is meant, as place = {meant[0]!r} (--place {meant[0]}). Places are "
+                f"{', '.join(meant)}."
             )
         return [view for view in views if view.place in places]
 
@@ -179,7 +180,7 @@ class Located:
         for grid in grids.values():
             if any(name in grids for name in grid.crossed):
                 return f" Say where {grid.place} is by a condition, as in {grid.name} = '{grid.values[0]}'."
-        return ""
+        return " No table tells of both: ask about one of them."
 
 
 class Grid(NamedTuple):
