@@ -94,6 +94,7 @@ def test_one_coordinate_is_a_fine_amount() -> None:
     config = read(KIND, place("events = 60_000", 'coordinates = ["fare"]\nbounds = [[0, 100]]\n', "amount"))
     assert config.schema.names == ("kind", "amount_2", "amount_4", "amount_6", "amount_8", "amount_11")
     assert config.schema.published[-1] == "fare"
+    assert words_of(config.schema).startswith("amount: fare is counted on grids of 4, 16, 64, 256 and 2,048 cells")
 
 
 def test_grids_of_two_places_are_not_crossed() -> None:

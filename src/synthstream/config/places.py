@@ -261,8 +261,8 @@ def words_of(schema: Schema) -> str:
         views = _grids_of(schema, place)
         cells, names = [f"{len(view.values):,}" for view in views], [view.name for view in views]
         called = names[0] if len(names) == 1 else f"{names[0]} to {names[-1]}"
-        where = " and ".join(views[-1].coordinates)
-        said.append(f"{place}: {where} are counted on grids of {_and(cells)} cells ({called}).")
+        where = f"{' and '.join(views[-1].coordinates)} {'are' if len(views[-1].coordinates) > 1 else 'is'}"
+        said.append(f"{place}: {where} counted on grids of {_and(cells)} cells ({called}).")
         districts = [schema.districts[place]] if place in schema.districts else []
         with_these: dict[tuple[str, ...], list[str]] = {}
         own: list[OfPlace] = [*districts, *views]
