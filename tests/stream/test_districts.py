@@ -172,6 +172,9 @@ def test_districts_of_the_ends_of_a_trip_are_a_table(folder: Path, capsys: pytes
     for where, known in (("to_region = 'East'", 0), ("to_2 = '02'", 1), ("kind = 'a' AND to_2 = '02'", 0)):
         assert inside(last, {"lat": 0.0}, {"lat": 4.0}, where, config)["stderr"].count() == known
         assert ("by a grid of it that is crossed" in capsys.readouterr().err) == ("region" in where)
+    assert inside(last, {"lat": 0.0}, {"lat": 4.0}, "at_region = 'East'", config)["stderr"].count() == 0
+    assert (told := capsys.readouterr().err).endswith("of a part of one, ask for --polygon.\n")
+    assert "another place" not in told
 
 
 def test_districts_are_crossed_with_districts_alone_and_not_too_many() -> None:

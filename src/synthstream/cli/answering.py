@@ -43,6 +43,7 @@ _OF_DISTRICTS = (
     " Districts are counted together with those of another place, not with the grids that tell of a box: say where the "
     "other place is by a grid of it that is crossed with this one (see plan)."
 )
+_OF_ITS_OWN = " No grid is counted together with its own districts: of a part of one, ask for --polygon."
 _OF_EPOCHS = (
     "measured: each table of this stream counts one epoch alone, so that none tells of all events. Ask for whole "
     "epochs, which are added up: --between {start} and the end of one; of other dates a message names the ends."
@@ -86,8 +87,10 @@ def inside(
                 f"{found['measured_at']}: such tables are measured at refreshes, not at every tick.",
                 err=True,
             )
-        districts = any(column.name in (where or "") for column in release.schema.districts.values())
-        unknown = unmeasured(release, config, _UNMEASURED + _OF_DISTRICTS * districts)
+        named = [column for column in release.schema.districts.values() if column.name in (where or "")]
+        asked = {axis.name for axis in lower.columns} if isinstance(lower, Domain) else {*lower, *upper}
+        own = any(asked & {*column.sources} for column in named)
+        unknown = unmeasured(release, config, _UNMEASURED + (_OF_ITS_OWN if own else _OF_DISTRICTS if named else ""))
         typer.echo(unknown if found["measured"] is None else _HOW_SURE, err=True)
         known: dict[str, pl.DataType | type[pl.DataType]] = {"measured": pl.Float64, "stderr": pl.Float64}
         return pl.DataFrame([found], schema_overrides=known | {"since": pl.Int64, "measured_at": pl.Int64})
