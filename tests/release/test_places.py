@@ -227,6 +227,7 @@ def test_what_of_a_box_lies_outside_is_told(config: StreamConfig) -> None:
         return " ".join(CliRunner().invoke(app, ["table", path, "--box", box]).stderr.split())
 
     assert f"50 % of the area of the box lies outside of {config.name}'s bounds: events there are" in said("x 4 12")
+    assert said("x -1993 8").startswith("99.6 % of the area")  # it was 100 %, of a box that holds all events
     assert "of the area" not in said("x 4 8")
     assert "of the area" not in said("x 40 80")
 

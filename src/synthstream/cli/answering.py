@@ -121,7 +121,8 @@ def tell_of(release: Release, lower: Bounds | Domain, upper: Bounds, *, series: 
     if isinstance(release, PointRelease | TableRelease):
         what, area = ("polygons", lower) if isinstance(lower, Domain) else ("box", release.box(lower, upper))
         if area.beyond > BEYOND:
-            share = f"{float(f'{100 * area.beyond:.2g}'):g} % of the area of the {what}"
+            less = float(f"{100 * min(area.beyond, 1 - area.beyond):.2g}")  # 100 % would be all of it
+            share = f"{less if area.beyond < 0.5 else 100 - less:.12g} % of the area of the {what}"
             typer.echo(f"{share} lies outside of {release.name}'s bounds: events there are not counted.", err=True)
         if isinstance(lower, Domain):
             _counted_itself(release, lower, series)
