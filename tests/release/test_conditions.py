@@ -218,6 +218,7 @@ def test_conditions_choose_what_another_database_chooses_among_nulls_too() -> No
         ("NOT 'A B' = 1", 'takes double quotes: "a b"'),
         ("'age' > 1", "'age'. The column is age, without quotes"),
         ("age >", "not complete"),
+        ("age > 1,5", "1,5.: a number has a point, as in 52\\.3, and a list stands in brackets"),
         ("(age > 1", "brackets do not match"),
         ("age > 10; DROP TABLE rows", "cannot be read from '; DROP TABLE"),
         ("zone = 'A", "cannot be read from"),

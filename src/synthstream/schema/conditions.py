@@ -45,6 +45,7 @@ _MISTAKES = {
     "is_in": "a text is compared with a number. Texts stand in single quotes, numbers in none",
     "expected String": "LIKE, LOWER and UPPER take texts",
     "to a string value": "a time is compared with a text. Say TIMESTAMP '2026-01-31 12:00:00'",
+    "token ','": "a number has a point, as in 52.3, and a list stands in brackets, as in zone IN ('A', 'B')",
     "unable to parse": "it is not complete, or brackets do not match",
     "to Boolean not supported": "NOT stands before a condition, as in NOT (age >= 60)",
     "must be of type `Boolean`": "it is no condition. Compare a column with something, as in age >= 60",
