@@ -296,6 +296,8 @@ def test_verify_tells_a_finding_from_nothing_to_check(folder: Path) -> None:
         ("fit stream.toml", "No such command 'fit'. Did you mean 'run stream.toml'? Help: synthstream --help"),
         ("version", "Did you mean '--version'?"),
         ("run stream.toml --dry-run", "No such option: --dry-run. Did you mean 'run --simulate'?"),
+        ("series releases --where x", "No such option: --where. It is one of sample, table. Help: synthstream series"),
+        ("series releases --feture x", "No such option: --feture (Possible options: --feature). Help: synthstream"),
         ("sample stream.toml -n many", "found 'many'. Input should be a valid integer"),
         (
             "sample stream.toml --between 2026-01-01",

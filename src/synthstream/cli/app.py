@@ -6,7 +6,7 @@ import inspect
 import re
 import sys
 from itertools import pairwise
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -179,4 +179,8 @@ def _mistyped(error: Any) -> int:
     if wrong := re.match(r"No such (?:command|option):? '?([\w-]+)", words):
         for name in (name for name, others in _ELSEWHERE.items() if wrong[1] in others.split()):
             words = f"{words.partition('.')[0]}. Did you mean '{name}'?"
+    if (wrong := re.match(r"No such option: (--[\w-]+)", words)) and "mean" not in words:
+        commands = cast(Any, typer.main.get_command(app)).commands
+        if others := [name for name in COMMANDS if any(wrong[1] in one.opts for one in commands[name].params)]:
+            words = f"No such option: {wrong[1]}. It is one of {', '.join(others)}"
     return fail(f"{words}{'' if words.endswith(('.', '?')) else '.'} Help: {command} --help")
