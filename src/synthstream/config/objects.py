@@ -92,7 +92,7 @@ class ObjectPath(PosixPath):
             found = self.store.get_file_info(stores.FileSelector(self.key, recursive=deep, allow_not_found=True))
         start = len(self.parts) - 1
         names = sorted(info.path for info in found if info.type != stores.FileType.Directory)
-        return (ObjectPath(self.parts[0], name) for name in names if _fits(name.split("/")[start:], parts))
+        return (ObjectPath(self.parts[0], name) for name in names if fits(name.split("/")[start:], parts))
 
     def version(self) -> str:
         """What changes when its content does: its size and its ETag; another one if it was written again."""
@@ -217,17 +217,23 @@ def _why(text: str) -> str:
     return next((why for words, why in kinds.items() if re.search(words, text)), "the store failed. Try again")
 
 
-def _fits(name: Sequence[str], pattern: Sequence[str]) -> bool:
+def fits(name: Sequence[str], pattern: Sequence[str], *, hidden: bool = False) -> bool:
     """Whether the parts of a name fit those of a pattern, as in :func:`glob.glob`.
 
+    Args:
+        hidden: whether names that begin with a dot fit, too.
+
     Example:
-        >>> _fits(["2026", "01", "a.csv"], ["**", "*.csv"]), _fits([".a.csv"], ["*.csv"]), _fits(["a"], ["a", "b"])
+        >>> fits(["2026", "01", "a.csv"], ["**", "*.csv"]), fits([".a.csv"], ["*.csv"]), fits(["a"], ["a", "b"])
         (True, False, False)
     """
     if not pattern:
         return not name
     first, rest = pattern[0], pattern[1:]
+    if first == "**" and fits(name, rest, hidden=hidden):
+        return True
+    if not name or (name[0].startswith(".") and not hidden and not first.startswith(".")):
+        return False
     if first == "**":
-        return _fits(name, rest) or bool(name and not name[0].startswith(".") and _fits(name[1:], pattern))
-    hidden = bool(name) and name[0].startswith(".") and not first.startswith(".")
-    return bool(name) and not hidden and fnmatch.fnmatchcase(name[0], first) and _fits(name[1:], rest)
+        return fits(name[1:], pattern, hidden=hidden)
+    return fnmatch.fnmatchcase(name[0], first) and fits(name[1:], rest, hidden=hidden)

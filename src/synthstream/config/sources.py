@@ -8,7 +8,6 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from fnmatch import fnmatchcase
 from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
@@ -18,7 +17,7 @@ from pydantic_core import PydanticCustomError
 from typing_extensions import override
 
 from synthstream.config.keys import Name, Place, Section, Service
-from synthstream.config.objects import ObjectPath, place_of
+from synthstream.config.objects import ObjectPath, fits, place_of
 from synthstream.errors import ConfigError
 from synthstream.kinds import FileKind
 from synthstream.schema.dialects import holds, zoned
@@ -148,15 +147,7 @@ def may_fit(pattern: Path, path: Path) -> bool:
     roots = {Path(*parts[:fixed]), Path(*parts[:fixed]).resolve()}
     names = {Path(os.path.abspath(path)), path.resolve()}
     inside = [name.relative_to(root).parts for root in roots for name in names if name.is_relative_to(root)]
-    return any(_fit(parts[fixed:], below) for below in inside)
-
-
-def _fit(parts: tuple[str, ...], names: tuple[str, ...]) -> bool:
-    if not parts or not names:
-        return not names and all(part == "**" for part in parts)
-    if parts[0] == "**":
-        return any(_fit(parts[1:], names[n:]) for n in range(len(names) + 1))
-    return fnmatchcase(names[0], parts[0]) and _fit(parts[1:], names[1:])
+    return any(fits(below, parts[fixed:], hidden=True) for below in inside)
 
 
 def _folders(top: str, above: tuple[str, ...] = ()) -> Iterator[str]:
