@@ -177,10 +177,11 @@ def _mistyped(error: Any) -> int:
     if short := re.match(r"Option '(.+)' requires 2 arguments", words):  # all such options take dates
         words = two_dates(short[1])
     if wrong := re.match(r"No such (?:command|option):? '?([\w-]+)", words):
-        for name in (name for name, others in _ELSEWHERE.items() if wrong[1] in others.split()):
-            words = f"{words.partition('.')[0]}. Did you mean '{name}'?"
-    if (wrong := re.match(r"No such option: (--[\w-]+)", words)) and "mean" not in words:
         commands = cast(Any, typer.main.get_command(app)).commands
-        if others := [name for name in COMMANDS if any(wrong[1] in one.opts for one in commands[name].params)]:
+        meant = [name for name, others in _ELSEWHERE.items() if wrong[1] in others.split()]
+        others = [name for name in COMMANDS if any(wrong[1] in one.opts for one in commands[name].params)]
+        if meant:
+            words = f"{words.partition('.')[0]}. Did you mean '{meant[-1]}'?"
+        elif others:
             words = f"No such option: {wrong[1]}. It is one of {', '.join(others)}"
     return fail(f"{words}{'' if words.endswith(('.', '?')) else '.'} Help: {command} --help")
