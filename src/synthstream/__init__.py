@@ -4,7 +4,7 @@ import os
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from synthstream.compiling import use_a_writable_cache
+from synthstream.environment import use_a_writable_cache
 
 if TYPE_CHECKING:  # `as` tells checkers of types that a name is public
     from synthstream.config.config import StreamConfig as StreamConfig

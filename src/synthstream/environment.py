@@ -1,4 +1,4 @@
-"""The world outside of a stream: its clock, side effects whose order matters, names that outlast a loss of power."""
+"""The world outside of a stream: clock, side effects, names that outlast a loss of power, and compiled loops."""
 
 from __future__ import annotations
 
@@ -116,3 +116,27 @@ def exchanged(old: Path) -> None:
 
 def _away(old: Path) -> Path:
     return old.with_name(f".away-{old.name}")
+
+
+def use_a_writable_cache() -> None:
+    """Give Numba a folder of this process's own if there is no other, as for a service user of an installed package.
+
+    Loops are then compiled again by each process. ``NUMBA_CACHE_DIR`` names a better place.
+    """
+    home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    if any(_writable(Path(place)) for place in (Path(__file__).parent / "__pycache__", home)):
+        return
+    import atexit
+    import shutil
+    import tempfile
+
+    folder = tempfile.mkdtemp(prefix="synthstream-")  # its owner's alone: what lies there is executed
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    os.environ["NUMBA_CACHE_DIR"] = folder
+
+
+def _writable(place: Path) -> bool:
+    """Whether a folder can be written, or made."""
+    while not place.exists() and place != place.parent:
+        place = place.parent
+    return place.is_dir() and os.access(place, os.W_OK | os.X_OK)

@@ -36,7 +36,7 @@ EVERY = {
     "every stream: state and draws": [5, 6],
 }
 # They take no part in a real stream, or see nothing that is private.
-APART = {"synthesizers/simulation/seeded.py", "compiling.py"}
+APART = {"synthesizers/simulation/seeded.py"}
 
 
 def lists() -> dict[str, tuple[list[str], int]]:
