@@ -16,7 +16,7 @@ import pytest
 from synthstream.cli.asking import ask_first
 from synthstream.cli.common import console
 from synthstream.cli.run import moment_of
-from synthstream.errors import ConfigError, SourceError
+from synthstream.errors import ConfigError, SourceError, TickNotOver
 from tests.support.command import MAIN, synthstream
 from tests.support.visits import TOML, visits
 
@@ -138,3 +138,14 @@ def test_a_stream_is_not_opened_up_to_a_date_before_its_start(folder: Path, unti
     assert not ask_first(console(), folder / "stream.toml", until=moment_of("2026-01-01T12:00"), yes=True)
     synthstream("run", "stream.toml", "--yes", "--until", "2026-01-02", cwd=folder)
     assert not ask_first(console(), folder / "stream.toml", until=moment_of(until), yes=yes)  # opened: nothing is due
+
+
+@pytest.mark.parametrize("yes", [True, False])
+def test_a_stream_is_not_opened_for_a_date_that_is_refused_then(folder: Path, yes: bool) -> None:
+    """Up to a date in the future it can be followed alone."""
+    moment = moment_of("2999-01-01")
+    with pytest.raises(TickNotOver, match="lies in the future"):
+        ask_first(console(), folder / "stream.toml", until=moment, yes=yes)
+    assert not ask_first(console(), folder / "stream.toml", until=moment, yes=True, follow=True)
+    with pytest.raises(ConfigError, match="8 ticks are over"):
+        ask_first(console(), folder / "stream.toml", until=moment, yes=False, follow=True)

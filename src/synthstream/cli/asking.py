@@ -22,21 +22,21 @@ if TYPE_CHECKING:
     from synthstream.config.config import StreamConfig
 
 
-def ask_first(shown: Console, path: Path, *, until: datetime | None, yes: bool) -> bool:
+def ask_first(shown: Console, path: Path, *, until: datetime | None, yes: bool, follow: bool = False) -> bool:
     """End here unless the stream was opened before, or somebody says that it may be; whether it was asked.
 
     On a terminal the promise, the ticks that are over and the files are shown, and ``yes`` is waited for. Elsewhere
     nobody can answer. All that is shown is public: names of files, the clock and the configuration.
 
     Raises:
-        TickNotOver: ``until`` lies in the future.
+        TickNotOver: ``until`` lies in the future, and nobody would ``follow`` the stream up to there.
         ConfigError: there is no yes, or ``until`` lies before the start: then the stream was opened for nothing.
     """
     from synthstream.cli.status import facts
     from synthstream.config.config import load
     from synthstream.schema.clock import due, written
 
-    loaded = load(path)
+    loaded, now = load(path), REAL.now()
     found = facts(loaded)
     if found["started"] or found["lost"]:  # what is lost is refused when it is opened
         return False
@@ -45,10 +45,10 @@ def ask_first(shown: Console, path: Path, *, until: datetime | None, yes: bool) 
             f"--until {written(until)}: must lie after start, which is {loaded.clock.begins(0)}: no tick ends before. "
             "Nothing was opened, and nothing was spent."
         )
+    over = loaded.clock.over(now, until=until) if follow else due(loaded.clock, until=until, now=now)
     files = _files(loaded)
     if yes:
         return False
-    over = due(loaded.clock, until=until, now=REAL.now())
     named = "" if loaded.log is None else " FILE"
     look = f"Look first: {program()} check {path}{named} - it looks at {_looked_at(loaded, files)}, and spends nothing"
     told = [found["claim"]["words"], _over(loaded, over, until), look]

@@ -151,7 +151,7 @@ def run_command(
     moment, command = moment_of(until), Then(then, simulate=simulate)
     shown = console()
     no_core_dump()
-    asked = not simulate and ask_first(shown, config, until=moment, yes=yes)
+    asked = not simulate and ask_first(shown, config, until=moment, yes=yes, follow=follow)
     note(f"opening {config}")
     with streams.open(config, simulate=seed if simulate else None, unchecked=unchecked) as opened:
         stream, before = opened, opened.closed - opened.new
