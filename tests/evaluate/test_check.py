@@ -114,11 +114,11 @@ def test_a_pattern_that_no_file_fits_is_named(tmp_path: Path) -> None:
 
 def test_the_type_of_a_time_is_told_where_it_is_no_text(tmp_path: Path) -> None:
     texts = rows(when=["soon"] * 300)
-    assert "cannot be read, such as 'soon' (300). They would all count" in words(told(tmp_path, toml(), texts))
+    assert "cannot be read, such as 'soon' (300). All would count" in words(told(tmp_path, toml(), texts))
     rows().with_columns(when=pl.lit(7)).write_parquet(tmp_path / "rows.parquet")
     config = StreamConfig.from_toml(toml(), base=tmp_path)
     found = checked(config, look(config, [tmp_path / "rows.parquet"]), now=NOW, open_tick=0)
-    assert "such as '7' (300); the file says Int32. They would all count" in words(found)
+    assert "such as '7' (300); the file says Int32. All would count" in words(found)
 
 
 def test_one_row_is_one(tmp_path: Path) -> None:
@@ -322,6 +322,25 @@ def test_a_file_that_comes_late_is_told_before_it_is_counted(tmp_path: Path) -> 
     said = synthstream("check", "stream.toml", cwd=tmp_path).stdout
     assert "20 rows in 1 file(s)" in said, "the file that was counted is not looked at again"
     assert "look at this: late rows: 10 rows (50 %) are dated in ticks that are closed" in said
+
+
+def test_what_no_tick_of_a_successor_counts_is_told(tmp_path: Path) -> None:
+    """Its first tick is the 10th; rows of days before it, or without a readable day, wait for nothing."""
+    (tmp_path / "stream.toml").write_text(toml(until="2026-01-11"))
+    (tmp_path / "new.toml").write_text(toml(until="2026-01-11", horizon=90) + '[after]\nconfig = "stream.toml"\n')
+    frame = rows()
+    frame.filter(pl.col("when") < "2026-01-10").write_csv(tmp_path / "rows-0.csv")
+    synthstream("run", "stream.toml", "--yes", cwd=tmp_path)
+    assert synthstream("succeed", "stream.toml", "new.toml", "--yes", cwd=tmp_path).returncode == 0
+    days = ["2026-01-10"] * 10 + ["2026-01-11"] * 8 + ["yesterday"] * 2
+    frame.head(20).with_columns(when=pl.Series(days)).write_csv(tmp_path / "rows-1.csv")
+    said = synthstream("check", "new.toml", cwd=tmp_path).stdout
+    assert (
+        "10 rows (50 %) are dated in ticks that are closed, and would count in no tick: the stream went on at" in said
+    )
+    assert "'yesterday' (2). All would count in no tick, since the stream has gone on." in said
+    assert "in the open tick" not in said
+    assert [line.split()[-1] for line in said.splitlines() if line.startswith("PRIVATE      2026-")] == ["8"]
 
 
 def test_rows_before_the_start_after_until_and_beyond_the_horizon(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -66,6 +67,7 @@ def look_now(
         with closing(store):
             last, changed = store.last(), changes_from(config, store)
             open_tick = 0 if last is None else last.tick + 1
+            looked = replace(looked, first=max((start for start, _ in store.segments()), default=0))
     return checked(config, looked, now=REAL.now(), open_tick=open_tick, changed=changed)
 
 

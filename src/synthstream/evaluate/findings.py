@@ -208,22 +208,21 @@ def _times(config: StreamConfig, looked: Looked, over: int, open_tick: int) -> I
         yield from _undated(over, open_tick)
         return
     about, count, unread = f"[clock] column = {clock.column!r}", rows.count, rows.time.unread
-    first = "first" if open_tick == 0 else "open"
+    where = "no tick, since the stream has gone on" if looked.first else f"the {'open' if open_tick else 'first'} tick"
     if unread:
         words, lines = _of_times(config, clock.column, rows.time, count)
         said = texts_of(rows.time.odd, 3) + types_of(rows.time.kinds)
-        words = (
-            f"({unread:,}) have a time that cannot be read, such as {said}. "
-            f"They would all count in the {first} tick. {words}"
-        )
+        words = f"({unread:,}) have a time that cannot be read, such as {said}. All would count in {where}. {words}"
         yield from _some(unread, count, _TIME, about, words, lines, least=Level.LOOK)
-    yield from _some(rows.time.empty, count, _TIME, about, f"have no time, and would count in the {first} tick.")
+    yield from _some(rows.time.empty, count, _TIME, about, f"have no time, and would count in {where}.")
     if open_tick == 0:
         words = f"({rows.before:,}) are dated before start, and would count in the first tick."
         yield from _some(rows.before, count, _BEFORE, "[clock] start", words, least=Level.LOOK)
-    if late := sum(number for tick, number in rows.ticks.items() if 0 <= tick < open_tick):
-        words = f"{late:,} rows ({percent(late, count)}) are dated in ticks that are closed, and would count in the "
-        yield Finding(level=Level.LOOK, about="late rows", words=words + "open tick.")
+    for low, high, which in ((0, looked.first, "no"), (looked.first, open_tick, "the open")):
+        if late := sum(number for tick, number in rows.ticks.items() if low <= tick < high):
+            words = f"{late:,} rows ({percent(late, count)}) are dated in ticks that are closed, and would count in "
+            words += f"{which} tick" + (f": the stream went on at tick {high:,}." if which == "no" else ".")
+            yield Finding(level=Level.LOOK, about="late rows", words=words)
     horizon = clock.horizon
     later = sum(n for tick, n in rows.ticks.items() if over + (clock.until is None) <= tick < (horizon or tick + 1))
     if later:

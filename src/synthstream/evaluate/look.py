@@ -133,6 +133,7 @@ class Looked:
         encodings: of CSV files that are not UTF-8: what their bytes look like, as ``stream.toml`` names it, or UTF-16.
         twice: what to say of files that may be others under a second name.
         known: number of files of the source that were counted before.
+        first: tick of the newest segment. If it is not 0, rows of earlier ticks, or without a time, count in none.
     """
 
     rows: Rows
@@ -142,6 +143,7 @@ class Looked:
     twice: tuple[str, ...] = ()
     known: int = 0
     frames: int = 0
+    first: int = 0
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -309,7 +311,8 @@ def counting_in(looked: Looked, open_tick: int) -> Counter[int]:
     """Rows by the tick that they would count in: their own, or the open one, where late and unreadable rows count."""
     held = Counter[int]()
     for tick, number in looked.rows.ticks.items():
-        held[max(tick, open_tick)] += number
+        if tick >= looked.first or looked.first == 0:
+            held[max(tick, open_tick)] += number
     return held
 
 
