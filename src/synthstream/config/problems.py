@@ -297,8 +297,13 @@ def hint_of(text: str, error: str) -> str:
         return f". Begin each with {_heading(section[1])}, in double brackets"
     if ("twice" in error or "overwrite" in error) and (key := re.match(r"\s*(\[*\s*[\w.-]+\s*\]*)", line)):
         return f". {key[1].strip()} is there before. Leave one of them"
-    if comma := re.search(r"=\s*([-+]?\d+),(\d+)\s*(#.*)?$", line):
-        return f". Numbers take a decimal point, as in {comma[1]}.{comma[2]}"
+    form = r"=\s*([-+]?\d+(?:[.,]\d{3})*)([.,])(\d+)\s*(#.*)?$"
+    if (written := re.search(form, line)) and ("," in written[0] or "." in written[1]):
+        whole, rest = re.sub("[.,]", "", written[1]), written[3]
+        plain = f"Nothing stands between thousands, as in {whole}{rest}"
+        if len(rest) == 3 and written[2] in written[1]:
+            return f". {plain}"
+        return f". Numbers take a decimal point, as in {whole}.{rest}" + (f". {plain}" if len(rest) == 3 else "")
     return next((f". {hint}" for said, form, hint in _SLIPS if re.search(said, error) and re.search(form, seen)), "")
 
 
