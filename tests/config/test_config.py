@@ -190,6 +190,7 @@ def test_a_path_in_place_of_text_is_told() -> None:
         ('name = "visits"', 'name: "visits"', ["line 1", "After a key stands =, not :"]),
         ("bins = 4", "bins = 4\nmissing = False", ["line 23", "Write true or false, in small letters"]),
         ("start = 2026-01-01", "start = 2026-01-01T12:00", ["line 9", "seconds, as in 2026-01-31T12:00:00"]),
+        ("start = 2026-01-01", "start = 2026-02-30", ["line 9", "There is no such day"]),
         ("start = 2026-01-01", "start = 01.01.2026", ["line 9", "Dates are written as 2026-01-31"]),
         ("[sink]", '[synthesizer]\nfocus = "age"\n[sink]', ["focus = 'age'", 'write it in brackets, as in ["A", "B"]']),
         ('values = ["A", "B"]', 'values = "codes.txt"', ["in brackets", "`schema init --codebook` drafts a long list"]),

@@ -277,6 +277,7 @@ _SLIPS = (
     ("Expected '='", r"^\s*[\w.-]+\s*:", "After a key stands =, not :"),
     ("", r"=\s*(True|False)\b", "Write true or false, in small letters"),
     ("", r"=\s*\d+-\d+-\d+[T ]\d+:\d+(?!:)", "Moments have seconds, as in 2026-01-31T12:00:00"),
+    ("Invalid date", r"=\s*\d{4}-\d\d-\d\d\b", "There is no such day"),
     ("", r"=\s*\d+([-./])\d+\1\d", "Dates are written as 2026-01-31"),
     ("", r"=\s*\(|=\s*\{[^={}:]*\}", f"A list stands in brackets, as in {_LIST}"),
     ("", r"=\s*\[?\s*(?!true|false|\d+e-?\d+\b)\d*[A-Za-z_]", _QUOTES),
