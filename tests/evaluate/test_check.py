@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import stat
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -488,6 +489,9 @@ def test_persons_who_reach_their_limit_and_keys_that_look_alike(tmp_path: Path) 
     said = "beyond a person's limit (max_per_tick: 20, max_events: 140), and would be left out. With a larger limit"
     assert said in words(found)
     assert "1 groups of keys look alike, and would be different persons: ' 7' and '07' and '7'" in words(found)
+    before = "What these persons had counted before is not looked up: with it, more may be beyond."
+    assert before not in [*lines_of(found)]
+    assert before in [*lines_of(replace(found, open_tick=3))], "a stream that runs"
 
 
 def test_which_limit_leaves_rows_out(tmp_path: Path) -> None:

@@ -156,11 +156,13 @@ def persons_of(found: Checked) -> list[str]:
         return []
     rows = found.looked.rows.count
     period = "" if unit.per is None else f" in some period of {spelled(unit.per)}"
+    before = "What these persons had counted before is not looked up: with it, more may be beyond."
     return [
         f"Persons: {persons.number:,}, of whom {persons.full:,} ({percent(persons.full, persons.number)}) reach "
         f"max_events = {unit.max_events}{period}.",
         f"Rows beyond a limit: {persons.left_out:,} ({percent(persons.left_out, rows)}); without a key: "
         f"{persons.without:,} ({percent(persons.without, rows)}).",
+        *([before] if found.open_tick else []),
     ]
 
 
