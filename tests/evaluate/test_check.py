@@ -476,6 +476,15 @@ def test_time_zones(tmp_path: Path) -> None:
     assert "50 % of the times name an offset or a zone" in words(told(tmp_path, text, rows(when=mixed)))
 
 
+def test_thousands_are_told_among_cells_that_are_no_numbers(tmp_path: Path) -> None:
+    """Where some amounts have signs between their thousands, and most have none, the large ones would be missing."""
+    amounts = (["12,5"] * 9 + ["1.234,75"] + ["n/a"] * 2 + ["7,25"] * 8) * 15
+    text = toml(number("amount", "bins = 5", high=5000)).replace(csv(), csv(more='decimal = ","\ndelimiter = ";"\n'))
+    found = told(tmp_path, text, rows(amount=amounts), separator=";")
+    assert 'They would count as missing. Some look like numbers with thousands = ".".' in words(found)
+    assert found.lines == ["[source]", 'thousands = "."']
+
+
 def test_persons_who_reach_their_limit_and_keys_that_look_alike(tmp_path: Path) -> None:
     text = toml(unit='{ person = "who", max_events = 20, max_per_tick = 5 }')
     who = (["7", "07", " 7", "8", "9"] * 48 + ["busy"] * 40 + [""] * 20)[:300]

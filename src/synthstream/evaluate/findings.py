@@ -15,6 +15,7 @@ from pathlib import Path
 import polars as pl
 
 from synthstream.config.config import StreamConfig
+from synthstream.config.sources import Dialect
 from synthstream.evaluate.formats import (
     Line,
     advised,
@@ -332,7 +333,8 @@ def _reading(config: StreamConfig, column: Column, cells: Cells, count: int) -> 
         return _of_times(config, column.read_from, cells, count)
     if column.type == "boolean":
         return 'Other words than true and false, yes and no, are values of type = "category".', ()
-    return lines_of_numbers(cells.odd, most=cells.mostly_read(count))
+    decimal = config.source.decimal if isinstance(config.source, Dialect) and not config.source.thousands else None
+    return lines_of_numbers(cells.odd, most=cells.mostly_read(count), decimal=decimal)
 
 
 def _alike(column: Column, cells: Cells) -> Iterator[Finding]:

@@ -206,8 +206,14 @@ def numbers_of(odd: pl.DataFrame) -> dict[str, str] | None:
     return different[0] if len(different) == 1 and different[0] else None
 
 
-def lines_of_numbers(odd: pl.DataFrame, *, most: bool = False) -> tuple[str, tuple[Line, ...]]:
-    """What numbers that cannot be read look like, and the keys that would say so; ``most``: most others can be read.
+def lines_of_numbers(
+    odd: pl.DataFrame, *, most: bool = False, decimal: str | None = None
+) -> tuple[str, tuple[Line, ...]]:
+    """What numbers that cannot be read look like, and the keys that would say so.
+
+    Args:
+        most: most others can be read.
+        decimal: of files in which nothing is said to stand between thousands.
 
     Example:
         >>> lines_of_numbers(pl.DataFrame({"text": ["8.1", "N/A"], "rows": [99, 1]}))[0]
@@ -221,6 +227,22 @@ def lines_of_numbers(odd: pl.DataFrame, *, most: bool = False) -> tuple[str, tup
     plain = sum(rows for text, rows in listed if not np.isnan(numbers(pl.Series([text]))[0]))
     if plain and plain >= _MOST * sum(rows for _, rows in listed):
         return "They are numbers with a point: leave decimal and thousands out.", ()
+    return _grouped(listed, decimal) if most and decimal is not None else ("", ())
+
+
+def _grouped(listed: Sequence[tuple[str, int]], decimal: str) -> tuple[str, tuple[Line, ...]]:
+    """What stands between thousands of some texts, whatever the others are; to say so changes no number that is read.
+
+    Example:
+        >>> _grouped([("n/a", 9), ("1.234,75", 1), ("12.000", 1)], ",")
+        ('Some look like numbers with thousands = ".".', (Line(key='thousands', value='"."', column=None),))
+        >>> _grouped([("n/a", 9), ("12.000", 1)], ",")
+        ('', ())
+    """
+    for sign in "., '".replace(decimal, ""):
+        some = re.compile(rf"[+-]?\d{{1,3}}(?:{re.escape(sign)}\d{{3}})+{re.escape(decimal)}\d+")
+        if any(some.fullmatch(text) for text, _ in listed):
+            return f'Some look like numbers with thousands = "{sign}".', (Line("thousands", f'"{sign}"'),)
     return "", ()
 
 
