@@ -147,5 +147,16 @@ def test_a_stream_is_not_opened_for_a_date_that_is_refused_then(folder: Path, ye
     with pytest.raises(TickNotOver, match="lies in the future"):
         ask_first(console(), folder / "stream.toml", until=moment, yes=yes)
     assert not ask_first(console(), folder / "stream.toml", until=moment, yes=True, follow=True)
-    with pytest.raises(ConfigError, match="8 ticks are over"):
+    with pytest.raises(ConfigError, match="5 ticks are over"):  # until in [clock] comes first
         ask_first(console(), folder / "stream.toml", until=moment, yes=False, follow=True)
+
+
+def test_who_follows_is_told_which_until_ends_it(folder: Path) -> None:
+    more = ["run", "stream.toml", "--follow", "--until"]
+    synthstream(*more, "2999-01-01", "--yes", cwd=folder)
+    ended = "5 in all. Nothing more will be due. Nothing is closed that ends after until = 2026-01-06 in [clock]."
+    assert ended in synthstream(*more, "2999-01-01", cwd=folder).stdout
+    assert (
+        "until = 2026-01-05 of --until lies before the end of the"
+        in synthstream(*more, "2026-01-05", cwd=folder).stdout
+    )

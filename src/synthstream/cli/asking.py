@@ -32,6 +32,7 @@ def ask_first(shown: Console, path: Path, *, until: datetime | None, yes: bool, 
         TickNotOver: ``until`` lies in the future, and nobody would ``follow`` the stream up to there.
         ConfigError: there is no yes, or ``until`` lies before the start: then the stream was opened for nothing.
     """
+    from synthstream.cli.follow import first_of
     from synthstream.cli.status import facts
     from synthstream.config.config import load
     from synthstream.schema.clock import due, written
@@ -45,6 +46,7 @@ def ask_first(shown: Console, path: Path, *, until: datetime | None, yes: bool, 
             f"--until {written(until)}: must lie after start, which is {loaded.clock.begins(0)}: no tick ends before. "
             "Nothing was opened, and nothing was spent."
         )
+    until = first_of(loaded.clock, until) if follow else until
     over = loaded.clock.over(now, until=until) if follow else due(loaded.clock, until=until, now=now)
     files = _files(loaded)
     if yes:

@@ -36,7 +36,7 @@ def follow_command(
     """
     import time
 
-    loaded = stream.config
+    loaded, until = stream.config, first_of(stream.config.clock, until)
     shown.print(f"Following {'files' if loaded.log is None else loaded.log.name}. Ctrl-C stops; nothing counts twice.")
     told = set[str]()
 
@@ -58,6 +58,12 @@ def follow_command(
         shown.print(f"Released tick {release.tick}, events before {end}{place}")
     why = "" if stream.new or stream.closed == loaded.clock.horizon else bounded(loaded.clock, stream.closed, until)
     shown.print(f"{stream.new} new release(s), {stream.closed} in all. Nothing more will be due.{why}")
+
+
+def first_of(clock: Clock, until: datetime | None) -> datetime | None:
+    """What ``--until`` says to who follows a stream; ``None`` where the clock's own comes first: both are heeded."""
+    own = clock.until
+    return None if until is None or (own is not None and clock.moment(own) < clock.moment(until)) else until
 
 
 def bounded(clock: Clock, closed: int, until: datetime | None) -> str:
