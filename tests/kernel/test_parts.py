@@ -77,12 +77,11 @@ def counted(m: Epochs, rows: Sequence[CodeArray], signs: list[int]) -> IntArray:
 
 
 def background(m: Epochs) -> list[IntArray]:
-    """Some rows at every tick, so that parts end early where they follow the rows."""
+    """Some rows at every tick, and many at some, so that parts end early where they follow the rows."""
     rng = np.random.default_rng(0)
-    return [
-        counted(m, [ROWS[i] for i in rng.integers(0, 8, n)], rng.choice([1, -1], n).tolist())
-        for n in rng.integers(0, 90, TICKS)
-    ]
+    numbers = rng.integers(0, 90, TICKS)
+    numbers[[5, 12]] += 0 if m.unit.signed else [3000, 9000]
+    return [counted(m, [ROWS[i] for i in rng.integers(0, 8, n)], rng.choice([1, -1], n).tolist()) for n in numbers]
 
 
 def worst_path_cost(
@@ -92,7 +91,7 @@ def worst_path_cost(
     m = mechanism(signed=signed, neighbours=neighbours)
     claim = m.claim().pure
     assert claim is not None
-    worst, stream = Fraction(0), background(m)
+    worst, stream, early = Fraction(0), background(m), False
     for tick, seed in itertools.product(range(TICKS), range(seeds)):
         for before, after in ([], [(ROWS[5], 1)]), ([(ROWS[0], 1)], [(ROWS[7], 1)]), ([(ROWS[0], 1)], [(ROWS[0], -1)]):
             if bool(before) != (neighbours == "replace-one") or (not signed and (*after, (0, 1))[0][1] < 0):
@@ -107,6 +106,8 @@ def worst_path_cost(
             again = run(m, there, replaying)
             assert all(np.array_equal(a.values, b.values) for a, b in zip(released, again, strict=True))
             worst = max(worst, path_cost(tracing.trace, replaying.trace)[1])
+            early |= any(len(r.values) > 1 and not m.times.part_ends(r.tick, 4) for r in released)
+    assert early  # some part ended by its rows
     return worst, claim
 
 
@@ -208,6 +209,11 @@ def end_by_exact_rows(patch: Patch) -> None:
     _after(lambda state, after, counts: {"rows": after["rows"] - 200 * (counts[-1] % 2)})(patch)
 
 
+def end_by_exact_events(patch: Patch) -> None:
+    """The same of events without a sign: of the total."""
+    _after(lambda state, after, counts: {"rows": after["rows"] - 2000 * (counts[0] % 2)})(patch)
+
+
 def rows_that_nobody_pays_for(patch: Patch) -> None:
     """The claim leaves out the rows of either sign."""
     honest = Epochs.claim
@@ -238,6 +244,7 @@ BUGS = [
     (larger_tables_kept_after_an_epoch, False),
     (parts_from_exact_counts, False),
     (end_by_exact_rows, True),
+    (end_by_exact_events, False),
     (rows_that_nobody_pays_for, True),
     (singles_drawn_again_at_the_end, False),
 ]
@@ -375,9 +382,9 @@ def test_the_fingerprint_covers_every_number_there_may_be(monkeypatch: Patch) ->
 def test_the_fingerprint_covers_when_parts_end(monkeypatch: Patch) -> None:
     m = Epochs(workload=FOUR, budget=PURE, horizon=TICKS)
     before = m.fingerprint()
-    for name in ("_MOST_PARTS", "_TENTH", "_BEYOND"):
+    for name, changed in (("_MOST_PARTS", 7), ("_PER", {False: 7.0}), ("_BEYOND", {False: 7.0})):
         with monkeypatch.context() as patch:
-            patch.setattr(f"synthstream.kernel.epochs.{name}", 7)
+            patch.setattr(f"synthstream.kernel.epochs.{name}", changed)
             assert m.fingerprint() != before
 
 
@@ -664,6 +671,40 @@ def test_parts_of_signed_events_end_where_the_theorem_says(epsilon: float, gate:
             begun, ended = tick + 1, measured.rows or 0.0
     assert early > 9
     assert bool(a_tenth) == (epsilon > 1)  # no more than a tenth: the part goes on
+
+
+@pytest.mark.parametrize(("epsilon", "gate", "doubled"), [(1.0, SeededGate(0), False), (1000.0, ExactGate(), True)])
+def test_parts_of_events_without_a_sign_end_when_the_total_has_doubled(
+    epsilon: float, gate: Gate, doubled: bool
+) -> None:
+    """As it was released, since the begin of the part, and by more than its noise: so a stream that was quiet for long
+    is not dark until the epoch ends."""
+    m = mechanism(horizon=200, budget=Budget(epsilon=epsilon, delta=0.0))
+    state, begun, ended, early, exactly = m.init(), 0, 0.0, list[int](), 0
+    for tick in range(200):
+        number = 0 if tick < 90 else 8000 if tick == 95 else 1000
+        state, measured = m.step(state, counted(m, [ROWS[0]] * number, [1] * number), gate, Fixed())
+        noise = m.counter.variance(tick, multiplier=m.total_multiplier)
+        if begun:
+            noise += m.counter.variance(begun - 1, multiplier=m.total_multiplier)
+            noise -= 2 * m.counter.covariance(begun - 1, tick, multiplier=m.total_multiplier)
+        total = float(measured.values[0])
+        more, ends = total - ended, m.times.ends(tick)
+        beyond = more > max(ended, 6 * noise**0.5)
+        assert (len(measured.values) > 1) == (ends or beyond)
+        exactly += more == ended > 6 * noise**0.5 and not ends
+        early += [tick] if beyond and not ends else []
+        if ends or beyond:
+            begun, ended = tick + 1, total
+    assert len(early) > 2
+    assert 95 in early  # the burst is measured with its own tick
+    assert bool(exactly) == doubled  # no more than twice: the part goes on
+
+
+def test_no_part_of_a_steady_stream_ends_early() -> None:
+    m = mechanism(horizon=200)
+    released = run(m, [counted(m, [ROWS[0]] * 300, [1] * 300)] * 200, SeededGate(0), Fixed())
+    assert [r.tick + 1 for r in released if len(r.values) > 1] == m.times.ended(200)
 
 
 def test_a_plan_of_releases_survives_the_store() -> None:

@@ -25,9 +25,10 @@ from synthstream.strategies.times import EpochPlanner, EpochTimes, refuse_growth
 from synthstream.strategies.variances import joint_variance, of_difference
 from synthstream.workload import Candidates, FloatArray, IntArray
 
-# An epoch has at most so many parts. Of signed events a part ends when there are a tenth more rows than at its begin,
-# and so many more standard errors of their number.
-_MOST_PARTS, _TENTH, _BEYOND = 4, 10, 3.0
+# An epoch has at most so many parts by time. A part also ends when one row has come for each _PER that there were at
+# its begin, and rows of _BEYOND standard errors of their number: of signed events (True), and of others.
+_MOST_PARTS = 4
+_PER, _BEYOND = {True: 10.0, False: 1.0}, {True: 3.0, False: 6.0}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,9 +41,10 @@ class Epochs(TableMechanism):
     An :class:`EpochPlanner` tells how many, from what was released so far, unless ``picks`` does.
 
     Tables of one column may be measured in several parts of an epoch, each from its own rows alone. How many, an
-    :class:`EpochPlanner` tells from what was released before the epoch began. Of signed events, which may come and go
-    without a change in number, the rows of either sign are counted too, at every tick: a part also ends when, by this
-    noisy count, a tenth more rows have come than at its begin. Such counts lie behind all cells of the workload.
+    :class:`EpochPlanner` tells from what was released before the epoch began. A part also ends when, by the released
+    total, there are twice as many events as at its begin. Of signed events, which may come and go without a change in
+    number, the rows of either sign are counted too, at every tick: a part also ends when, by this noisy count, a tenth
+    more rows have come than at its begin. Such counts lie behind all cells of the workload.
 
     Privacy:
         Unit        one event; neighbours: add-remove (one cell of each table changes by one, in one tick) or
@@ -193,7 +195,8 @@ class Epochs(TableMechanism):
         each = [[scales.tolist(), self.choice_epsilon(number), number] for number, scales in self.scales.items()]
         facts = [self.total_multiplier, *(each[0] if len(each) == 1 else each), self.growth]
         facts += [self.counter.facts(), self.workload.marginals, *(["signed"] if self.unit.signed else [])]
-        facts += [self.groups, EDITION, self.running.tolist(), _MOST_PARTS, _TENTH, _BEYOND]
+        facts += [self.groups, EDITION, self.running.tolist(), _MOST_PARTS]
+        facts += [_PER[self.unit.signed], _BEYOND[self.unit.signed]]
         return fingerprint_of(facts)
 
     # -- drawing ------------------------------------------------------------------------------------------------
@@ -246,11 +249,11 @@ class Epochs(TableMechanism):
 
     def _part_ends(self, state: State, tick: int, running: FloatArray) -> bool:
         """Whether tables of one column are measured at this tick: from the state and from released values alone."""
-        by_time = self.times.part_ends(tick, int(state["parts"]))
-        if by_time or not self.counts_rows:
-            return by_time
+        if self.times.part_ends(tick, int(state["parts"])):
+            return True
         noise = of_difference(self.counter, int(state["part"]) - 1, tick, multiplier=self.running[-1])
-        return bool(running[-1] - state["rows"] > max(state["rows"] / _TENTH, _BEYOND * np.sqrt(max(noise, 0.0))))
+        far = _BEYOND[self.unit.signed] * np.sqrt(max(noise, 0.0))
+        return bool(running[-1] - state["rows"] > max(state["rows"] / _PER[self.unit.signed], far))
 
     def _drawn(
         self, groups: Iterable[tuple[int, ...]], exact: IntArray, gate: Gate, number: int

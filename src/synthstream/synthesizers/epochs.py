@@ -119,9 +119,8 @@ class InEpochs(OfTables):
         least, most, all_of_them = measures.open_to[0], measures.open_to[-1], int(np.sum(measures.order == 2))
         some = f"{least}" if least == most else f"{least} to {most}, as many as gain most,"
         larger = f"{some} of {all_of_them} larger ones, chosen privately"
-        more = "; tables of one column more often where shares change"
-        if measures.counts_rows:
-            more += ", and when a tenth more rows have come or gone"
+        more = "a tenth more rows have come or gone" if measures.counts_rows else "the number of events has doubled"
+        more = f"; tables of one column more often where shares change, and when {more}"
         return (
             "the total at every tick; every table of one column"
             f"{' and ' + larger if self.chooses else ', and larger'} "
