@@ -87,6 +87,13 @@ class Workload:
         kept = tuple(self.marginals[q] for q in positions)
         return self if kept == self.marginals else type(self)(sizes=self.sizes, marginals=kept)
 
+    def alike(self, positions: Iterable[int]) -> list[tuple[int, ...]]:
+        """Positions of marginals, those of one shape together."""
+        found: dict[tuple[int, ...], list[int]] = {}
+        for q in positions:
+            found.setdefault(self.shapes[q], []).append(q)
+        return [tuple(one) for one in found.values()]
+
     @cached_property
     def lengths(self) -> IntArray:
         """Number of cells of each marginal, shape ``(marginals,)``."""
@@ -128,6 +135,11 @@ class Workload:
     def table(self, values: FloatArray, q: int) -> FloatArray:
         """The cells of the marginal at a position, of all, in the shape of its columns."""
         return values[self.offsets[q] : self.offsets[q + 1]].reshape(self.shapes[q])
+
+    def cells_of(self, alike: Sequence[int]) -> IntArray:
+        """Which of all cells those of some marginals of one shape are, shape ``(marginals, *shape)``."""
+        cells = self.offsets[list(alike), None] + np.arange(self.lengths[alike[0]])
+        return cells.reshape(-1, *self.shapes[alike[0]])
 
     def slice_of(self, marginal: Iterable[int]) -> slice:
         """Where the cells of one marginal lie. Raises ``KeyError`` if it is not part of the workload."""

@@ -114,8 +114,8 @@ def test_details_of_noise_alone_vary_as_is_told(monkeypatch: pytest.MonkeyPatch)
     """On each grid what is added to the coarser one has as many free cells, and as much noise, as strengths take it."""
     seen, rows = dict[int, list[Noisy]](), events(5, 0.0)
 
-    def spied(tables: dict[int, Noisy], left: float) -> dict[int, Shrunk]:
-        for q, table in tables.items():
+    def spied(tables: dict[tuple[int, ...], Noisy], left: float) -> dict[int, Shrunk]:
+        for (q,), table in tables.items():
             seen.setdefault(q, []).append(table)
         return shrunk_together(tables, left)
 
@@ -125,7 +125,7 @@ def test_details_of_noise_alone_vary_as_is_told(monkeypatch: pytest.MonkeyPatch)
     for grid in GRIDS:
         tables = [table for (q, m) in enumerate(WORKLOAD.marginals) if len(m) > 1 and grid in m for table in seen[q]]
         mean, variance = (found[:, 0] for found in moments(tables, np.array([0.0])))
-        z = np.array([table.square for table in tables]) / mean
+        z = np.concatenate([table.square for table in tables]) / mean
         assert np.mean(z) == pytest.approx(1, abs=0.1), grid
         assert np.var(z) == pytest.approx(np.mean(variance / mean**2), rel=0.25), grid
 

@@ -32,22 +32,26 @@ def drawn(strengths: FloatArray, seed: int) -> tuple[FloatArray, FloatArray]:
     return true, true + rng.normal(0, np.sqrt(NOISE), true.shape)
 
 
+def noisy(cells: FloatArray, free: int = PRIOR.size, prior: FloatArray = PRIOR, noise: float = NOISE) -> Noisy:
+    return Noisy(cells, np.broadcast_to(prior, cells.shape), np.full((len(cells), 1, 1), noise), free)
+
+
 def together(measured: FloatArray, left: float = 1.0) -> list[tuple[FloatArray, float]]:
-    found = shrunk_together({q: Noisy(one, PRIOR, NOISE, one.size) for q, one in enumerate(measured)}, left)
+    found = shrunk_together({tuple(range(len(measured))): noisy(measured)}, left)
     return [(found[q].mean, found[q].doubt) for q in range(len(measured))]
 
 
 @pytest.mark.parametrize("strength", [0.0, 500.0, 20_000.0])
 def test_squares_have_the_mean_and_variance_that_are_told(strength: float) -> None:
     measured = drawn(np.full(4000, strength), seed=1)[1]
-    squares = [Noisy(one, PRIOR, NOISE, one.size).square for one in measured]
-    ((mean,),), ((variance,),) = moments([Noisy(measured[0], PRIOR, NOISE, measured[0].size)], np.array([strength]))
+    squares = noisy(measured).square
+    ((mean,),), ((variance,),) = moments([noisy(measured[:1])], np.array([strength]))
     assert np.mean(squares) == pytest.approx(mean, abs=4 * np.sqrt(variance / 4000))
     assert np.var(squares) == pytest.approx(variance, rel=0.15)
 
 
 def test_fewer_free_cells_tell_less() -> None:
-    tables = [Noisy(np.ones((4, 4)), PRIOR, NOISE, free) for free in (16, FREE)]
+    tables = [noisy(np.ones((1, 4, 4)), free) for free in (16, FREE)]
     whole, few = moments(tables, np.array([5.0]))[1].ravel()
     assert few == pytest.approx(whole * 16 / FREE)
 
@@ -61,6 +65,14 @@ def test_a_table_is_off_by_as_much_as_is_told() -> None:
     assert off.mean() == pytest.approx(np.mean(doubts), rel=0.15)  # one sum tells less than all cells would
     assert off[:300].mean() == pytest.approx(np.mean(doubts[:300]), abs=0.03)
     assert off[300:].mean() == pytest.approx(np.mean(doubts[300:]), rel=0.15)
+
+
+def test_tables_of_one_shape_are_told_what_each_would_be_beside_the_others() -> None:
+    measured = drawn(np.repeat([0.0, 30_000.0], [150, 50]), seed=2)[1]
+    each = shrunk_together({(q,): noisy(one[None]) for q, one in enumerate(measured)}, 1.0)
+    for q, (mean, doubt) in enumerate(together(measured)):
+        assert mean == pytest.approx(each[q].mean, abs=1e-3)
+        assert doubt == pytest.approx(each[q].doubt, abs=1e-5)
 
 
 def test_where_no_table_shows_anything_nothing_is_kept_of_any() -> None:
@@ -87,10 +99,14 @@ def test_of_noise_that_is_left_less_is_taken_away() -> None:
 
 
 def test_nothing_is_told_where_there_is_nothing_to_tell_from() -> None:
-    one = np.ones((4, 4))
-    tables = {3: Noisy(one, PRIOR, 0.0, 9), 5: Noisy(one, 0 * PRIOR, NOISE, 9), 7: Noisy(one, 1e-90 * PRIOR, NOISE, 9)}
+    one = np.ones((1, 4, 4))
+    tables: dict[tuple[int, ...], Noisy] = {
+        (3,): noisy(one, noise=0.0),
+        (5,): noisy(one, prior=0 * PRIOR),
+        (7,): noisy(one, prior=1e-90 * PRIOR),
+    }
     found = shrunk_together(tables, 1.0)
-    assert all(not found[q].mean.any() and found[q].doubt == 1.0 for q in tables)
+    assert all(not found[q].mean.any() and found[q].doubt == 1.0 for (q,) in tables)
     assert shrunk_together({}, 1.0) == {}
 
 
@@ -98,15 +114,15 @@ def test_nothing_is_told_where_there_is_nothing_to_tell_from() -> None:
 @given(st.integers(0, 2**32), st.integers(1, 12))
 def test_whatever_tables_hold_doubts_are_finite_and_not_below_nothing(seed: int, number: int) -> None:
     """Noise and strengths of many orders of size, and columns that one code nearly fills."""
-    rng, tables = np.random.default_rng(seed), dict[int, Noisy]()
+    rng, tables = np.random.default_rng(seed), dict[tuple[int, ...], Noisy]()
     for q in range(number):
         parts = [prior(rng.dirichlet(np.full(rng.integers(2, 9), 10 ** rng.uniform(-2, 1)))) for _ in range(2)]
         variances, noise = np.multiply.outer(*parts), float(10 ** rng.uniform(-6, 8))
         cells = rng.normal(0, np.sqrt(10 ** rng.uniform(-6, 12) * variances + noise))
-        tables[q] = Noisy(cells, variances, noise, freedom(cells.shape))
+        tables[q,] = noisy(cells[None], freedom(cells.shape), variances, noise)
     found = shrunk_together(tables, 0.6)
     for q, one in found.items():
-        assert (np.abs(one.mean) <= np.abs(tables[q].cells)).all()
+        assert (np.abs(one.mean) <= np.abs(tables[q,].cells)).all()
         assert 0 <= one.doubt < np.inf
 
 

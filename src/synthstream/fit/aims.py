@@ -42,7 +42,10 @@ from synthstream.fit.targets import (
     Remembered,
     blend,
     independent_counts,
+    independent_tables,
+    lines,
     margins_of,
+    of_columns,
     past_of,
     total_of,
     with_margins,
@@ -189,22 +192,20 @@ def aims(
         single = {m[0] for m in workload.marginals if len(m) == 1}
         known, shares = _drawn(known, past, start, rows, single)
     cells, errors = np.empty(workload.cells), np.zeros(len(workload.marginals))
-    for q, marginal in enumerate(workload.marginals):
-        part = slice(workload.offsets[q], workload.offsets[q + 1])
-        if len(marginal) < 2:
-            cells[part] = shares[marginal[0]] if marginal else float(rows)
-            errors[q] = known.variances[marginal[0]] if marginal else 0.0
-            continue
-        table = independent_counts([shares[c] for c in marginal], rows)
-        if q in known.news:
-            found, error = known.news[q]
-            errors[q] = float(np.mean(error))
-            if past is not None:
-                before = workload.table(past.cells, q)
-                before = before - independent_counts([past.margins[c] for c in marginal], rows)
-                found = blend(before, found, error, past.pull, freedom(found.shape))
-            table = table + found
-        cells[part] = table.reshape(-1)
+    for q in np.flatnonzero(workload.order < 2).tolist():
+        marginal = workload.marginals[q]
+        cells[workload.slice_at(q)] = shares[marginal[0]] if marginal else float(rows)
+        errors[q] = known.variances[marginal[0]] if marginal else 0.0
+    for alike in workload.alike(np.flatnonzero(workload.order == 2).tolist()):
+        cells[workload.cells_of(alike)] = independent_counts(of_columns(shares, workload, alike), rows)
+    for alike in workload.alike(known.news):
+        at = workload.cells_of(alike).reshape(len(alike), -1)
+        found, error = map(lines, zip(*(known.news[q] for q in alike), strict=True))
+        errors[list(alike)] = error.mean(axis=1)
+        if past is not None:
+            before = lines(independent_counts(of_columns(past.margins, workload, alike), rows))
+            found = blend(past.cells[at] - before, found, error, past.pull, freedom(workload.shapes[alike[0]]))
+        cells[at] += found
     for joint in known.joints:
         use_tables(joint, workload, cells, rows)
     return Targets(rows, tuple(shares), cells, errors, tuple(known.joints), known.total, known.alone, known.doubts)
@@ -305,11 +306,10 @@ def _carried(known: _Known, measured: Measured, then: Earlier) -> _Known:
         for j in known.joints
     ]
     use_margins(joints, counts, margins)
-    for q, (association, error) in known.news.items():
-        columns = workload.marginals[q]
-        base = independent_counts([known.margins[c] for c in columns], max(0, round(known.total)))
-        now = independent_counts([margins[c] for c in columns], rows)
-        factor = np.clip(now / np.maximum(base, SMALLEST), 0.0 if then.window else 1 / _MOST, _MOST)
+    base = dict(independent_tables(workload, known.news, known.margins, max(0, round(known.total))))
+    for q, now in independent_tables(workload, known.news, margins, rows):
+        factor = np.clip(now / np.maximum(base[q], SMALLEST), 0.0 if then.window else 1 / _MOST, _MOST)
+        association, error = known.news[q]
         carried[q] = association * factor, error * factor**2
     return _Known(total, counts, variances, left, margins, carried, joints, known.alone, known.doubts)
 
@@ -323,17 +323,17 @@ def _associations(
     Slopes that many tables have in common are taken out first where all is known better for it. Tables of nested grids
     say it together.
     """
-    workload, whole, noises = measured.workload, {}, {}
-    for q, (marginal, shape) in enumerate(zip(workload.marginals, workload.shapes, strict=True)):
-        if len(marginal) > 1:
-            own = [margins[c] for c in marginal]
-            whole[q] = with_margins(workload.table(measured.values, q), own) - independent_counts(own, rows)
-            noises[q] = float(variance[q]) * freedom(shape) / whole[q].size
+    workload, whole = measured.workload, dict[int, FloatArray]()
+    larger = np.flatnonzero(workload.order == 2).tolist()
+    for alike in workload.alike(larger):
+        own, cells = of_columns(margins, workload, alike), measured.values[workload.cells_of(alike)]
+        whole |= zip(alike, with_margins(cells, own) - independent_counts(own, rows), strict=True)
+    noises = {q: float(variance[q]) * freedom(workload.shapes[q]) / whole[q].size for q in larger}
     priors = [prior(margin / rows) for margin in margins]
     tables = Tables(workload, variance, noises, margins, priors, rows, how.left, not how.pooled)
     grids = grids_of(how.groups)
     # With a column of one code nothing goes together.
-    free = {q: a for q, a in whole.items() if noises[q] > 0}
+    free = {q: whole[q] for q in larger if noises[q] > 0}
     plain = {q: a for q, a in free.items() if grids.isdisjoint(workload.marginals[q])}
     best, doubts = beyond_noise(plain, tables), np.ones(len(workload.marginals))
     if not how.pooled:
@@ -349,15 +349,17 @@ def _associations(
         found |= beyond_noise(crossed, tables._replace(together=False)).found
     for q, mean, error in of_nests(nests_of(workload, how.groups), whole, tables):
         found[q] = mean, error
-    squares = np.zeros((2, len(margins)))
-    for q, (mean, error) in found.items():
-        squares[:, list(workload.marginals[q])] += np.array([[np.sum(error) / how.taken], [np.sum(mean**2)]])
+    squares, told = np.zeros((2, len(margins))), dict[int, FloatArray]()
+    for alike in workload.alike(found):
+        mean, error = map(lines, zip(*(found[q] for q in alike), strict=True))
+        told |= zip(alike, np.stack([np.sum(error, axis=1) / how.taken, np.sum(mean**2, axis=1)], axis=1), strict=True)
+    for q in found:
+        squares[:, list(workload.marginals[q])] += told[q][:, None]
     alone = np.sqrt(np.minimum(squares[0] / np.maximum(squares[1], SMALLEST), 1.0))
     alone[squares[1] == 0] = 1.0
     alone[[c for q in best.shared.means for c in workload.marginals[q]]] = 0.0
     if how.settled:
-        for q in plain:
+        for q, independent in independent_tables(workload, plain, margins, rows):
             mean, error = found[q]
-            independent = independent_counts([margins[c] for c in workload.marginals[q]], rows)
             found[q] = emptied(mean, whole[q], independent, noises[q] / how.taken), error
     return found, alone, doubts

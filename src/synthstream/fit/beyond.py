@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
@@ -12,7 +11,7 @@ import numpy as np
 from synthstream.fit.lowrank import NOTHING, Common, common, slope
 from synthstream.fit.ordered import Basis, Table, in_order, shrunk
 from synthstream.fit.strengths import Noisy, shrunk_together
-from synthstream.fit.targets import SMALLEST, independent_counts
+from synthstream.fit.targets import SMALLEST, independent_counts, independent_tables, lines, of_columns
 from synthstream.workload import FloatArray, Workload
 
 # The prior variance of an association is taken to be in proportion to this power of its columns' shares.
@@ -91,7 +90,7 @@ def beyond_noise(whole: Mapping[int, FloatArray], known: Tables, before: Common 
     workload, margins, rows = known.workload, known.margins, known.rows
     bases = [Basis(own) for own in known.priors]
     if known.together:
-        each = shrunk_together({q: _noisy(q, cells, known) for q, cells in whole.items()}, known.left)
+        each = shrunk_together({alike: _noisy(alike, whole, known) for alike in workload.alike(whole)}, known.left)
     else:
         each = {
             q: shrunk(association, [bases[c] for c in workload.marginals[q]], known.noises[q], known.left)
@@ -101,14 +100,18 @@ def beyond_noise(whole: Mapping[int, FloatArray], known: Tables, before: Common 
     shared = common(workload, rest, known.variance)
     if known.together and not shared.means:
         scales = [(margin / rows) ** _POWER for margin in margins]
-        independent = {
-            q: independent_counts([margins[c] for c in workload.marginals[q]], rows) + before.means.get(q, 0.0)
-            for q in whole
+        independent = dict(independent_tables(workload, whole, margins, rows))
+        tables = {
+            q: Table(workload.marginals[q], cells, independent[q] + before.means.get(q, 0.0), known.noises[q])
+            for q, cells in whole.items()
         }
-        tables = {q: Table(workload.marginals[q], whole[q], independent[q], known.noises[q]) for q in whole}
         each |= in_order(tables, bases, scales, known.left)
-    found: Found = {q: one[:2] for q, one in each.items()}
-    gains = {q: float(2 * np.sum(one.mean * whole[q] - one.shared) - np.sum(one.mean**2)) for q, one in each.items()}
+    found: Found = {q: each[q][:2] for q in whole}
+    gains = dict[int, float]()
+    for alike in workload.alike(whole):
+        mean, both, cells = map(lines, zip(*((each[q].mean, each[q].shared, whole[q]) for q in alike), strict=True))
+        own = 2 * np.sum(mean * cells - both, axis=1) - np.sum(mean**2, axis=1)
+        gains |= zip(alike, own.tolist(), strict=True)
     doubts = {q: one.doubt for q, one in each.items()}
     for part in (shared, before):
         for q, mean in part.means.items():
@@ -118,9 +121,11 @@ def beyond_noise(whole: Mapping[int, FloatArray], known: Tables, before: Common 
     return Beyond(found, shared, {q: gain / float(known.variance[q]) for q, gain in gains.items()}, doubts)
 
 
-def _noisy(q: int, cells: FloatArray, known: Tables) -> Noisy:
-    variances = functools.reduce(np.multiply.outer, [known.priors[c] for c in known.workload.marginals[q]])
-    return Noisy(cells, variances, known.noises[q], freedom(known.workload.shapes[q]))
+def _noisy(alike: tuple[int, ...], whole: Mapping[int, FloatArray], known: Tables) -> Noisy:
+    cells = np.stack([whole[q] for q in alike])
+    noises = np.expand_dims([known.noises[q] for q in alike], tuple(range(1, cells.ndim)))
+    products = independent_counts(of_columns(known.priors, known.workload, alike), 1)
+    return Noisy(cells, products, noises, freedom(cells.shape[1:]))
 
 
 def prior(chance: FloatArray) -> FloatArray:

@@ -147,14 +147,15 @@ class _Blocks:
 
     def _strip(self, group: list[int], both: Mapping[tuple[int, int], FloatArray]) -> _Strip:
         known = [(a, b) for a in group for b in self.place if (a, b) in both]
-        seen = np.zeros(self.size, dtype=np.bool_)
-        for _, b in known:
+        seen, before = np.zeros(self.size, dtype=np.bool_), dict[int, int]()
+        for b in sorted({b for _, b in known}):
+            before[b] = int(seen.sum())
             seen[self.place[b]] = True
         near, rows = np.flatnonzero(seen), slice(self.place[group[0]].start, self.place[group[-1]].stop)
         shape = rows.stop - rows.start, near.size
         strip = _Strip(rows, near, np.flatnonzero(~seen), np.zeros(shape), np.zeros(shape, dtype=np.bool_))
         for a, b in known:
-            down, across = self.place[a].start - rows.start, int(np.searchsorted(near, self.place[b].start))
+            down, across = self.place[a].start - rows.start, before[b]
             at = slice(down, down + len(both[a, b])), slice(across, across + both[a, b].shape[1])
             strip.cells[at], strip.known[at] = both[a, b], True
         return strip

@@ -99,11 +99,11 @@ def of_nests(
         tables: what else is known of them.
     """
     workload, steps = tables.workload, [_steps(nest, tables) for nest in nests]
-    details = dict[int, Noisy]()
+    details = dict[tuple[int, ...], Noisy]()
     for nest, own in zip(nests, steps, strict=True):
         for others, positions in nest.tables:
             values = _pooled(nest, workload, associations, tables.noises, positions)
-            details |= zip(positions, _details(others, own, values, tables), strict=True)
+            details |= zip(((q,) for q in positions), _details(others, own, values, tables), strict=True)
     each = shrunk_together(details, tables.left)
     for nest, own in zip(nests, steps, strict=True):
         for others, positions in nest.tables:
@@ -170,7 +170,7 @@ def _details(
         rest = np.maximum(noise * (1 - 2 * part) + part**2 * np.bincount(up, noise)[up], 0.0)
         own = values - part * _sums(values, up)[:, up] if level else values
         cells = np.broadcast_to(rest, own.shape)
-        yield Noisy(own, np.multiply.outer(outer, prior), cells, free * max(up.size - around, 1))
+        yield Noisy(own[None], np.multiply.outer(outer, prior)[None], cells[None], free * max(up.size - around, 1))
         around = up.size
 
 

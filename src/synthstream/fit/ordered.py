@@ -137,8 +137,9 @@ def in_order(
     found: dict[int, Basis] = {}
     clear = {q: table for q, table in tables.items() if table.noise > 0}
     for c, scale in enumerate(scales):
-        own = [(t.columns.index(c), t.association / math.sqrt(t.noise)) for t in clear.values() if c in t.columns]
-        if not own or not _FEWEST <= np.count_nonzero(scale) <= scale.size <= _MOST:
+        looked = clear.values() if _FEWEST <= np.count_nonzero(scale) <= scale.size <= _MOST else ()
+        own = [(t.columns.index(c), t.association / math.sqrt(t.noise)) for t in looked if c in t.columns]
+        if not own:
             continue
         profiles = np.hstack([np.moveaxis(table, axis, 0).reshape(scale.size, -1) for axis, table in own])
         sure, length = _alike(profiles)

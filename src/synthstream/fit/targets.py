@@ -7,13 +7,13 @@ values.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from synthstream.measured import Measured
-from synthstream.workload import CodeArray, FloatArray, IntArray
+from synthstream.workload import CodeArray, FloatArray, IntArray, Workload
 
 # Only variation beyond this number of standard deviations of the noise counts (docs/decisions/0003-joint-fit.md).
 _CAUTION = 0.5
@@ -98,25 +98,48 @@ def blend(old: FloatArray, new: FloatArray, noise: FloatArray | float, pull: flo
     """
     gap, beyond = new - old, TOGETHER + (ALONE**2 - TOGETHER) / max(free, 1)
     square = np.maximum(gap * gap, SMALLEST)
-    together = 1 - beyond * float(np.sum(np.broadcast_to(noise, gap.shape))) / float(square.sum())
+    noises = np.broadcast_to(noise, gap.shape).sum(axis=-1, keepdims=True)
+    together = 1 - beyond * noises / square.sum(axis=-1, keepdims=True)
     alone = 1 - ALONE**2 * noise / square
-    return np.asarray(old + gap * np.maximum(max(pull, together), alone))
+    return np.asarray(old + gap * np.maximum(np.maximum(pull, together), alone))
 
 
 def independent_counts(margins: Sequence[FloatArray], rows: int) -> FloatArray:
-    """Counts of a table whose columns are independent and have these margins."""
+    """Counts of a table whose columns are independent and have these margins; or of many, of shape ``(tables, size)``
+    each.
+    """
     out = np.array(float(max(rows, 1)))
-    for margin in margins:
-        out = np.multiply.outer(out, margin / max(rows, 1))
+    for axis, margin in enumerate(margins):
+        out = out[..., None] * (margin / max(rows, 1)).reshape(*margin.shape[:-1], *[1] * axis, margin.shape[-1])
     return out
 
 
-def with_margins(table: FloatArray, margins: Sequence[FloatArray]) -> FloatArray:
-    """The nearest table with these margins; they agree on their sum."""
-    moved = table + (len(margins) - 1) * (table.sum() - margins[0].sum()) / table.size
-    for axis, margin in enumerate(margins):
-        view = tuple(-1 if a == axis else 1 for a in range(table.ndim))
-        moved = moved + ((margin - sums_of(table, axis)) * margin.size / table.size).reshape(view)
+def lines(tables: FloatArray | Sequence[FloatArray]) -> FloatArray:
+    """Of tables of one shape the cells of each in one line, shape ``(tables, cells)``."""
+    return np.asarray(tables).reshape(len(tables), -1)
+
+
+def of_columns(known: Sequence[FloatArray], workload: Workload, alike: Sequence[int]) -> list[FloatArray]:
+    """What is known of each column, by axis of some tables of one shape: each of shape ``(tables, size)``."""
+    return [np.array([known[c] for c in axis]) for axis in zip(*(workload.marginals[q] for q in alike), strict=True)]
+
+
+def independent_tables(
+    workload: Workload, positions: Iterable[int], margins: Sequence[FloatArray], rows: int
+) -> Iterator[tuple[int, FloatArray]]:
+    """Counts of tables whose columns are independent, with their positions; those of one shape follow each other."""
+    for alike in workload.alike(positions):
+        yield from zip(alike, independent_counts(of_columns(margins, workload, alike), rows), strict=True)
+
+
+def with_margins(tables: FloatArray, margins: Sequence[FloatArray]) -> FloatArray:
+    """The nearest tables with these margins, one for each axis, shape ``(tables, size)``; they agree on their sum."""
+    size = tables[0].size
+    off = lines(tables).sum(axis=1) - margins[0].sum(axis=1)
+    moved = tables + np.expand_dims((len(margins) - 1) * off / size, tuple(range(1, tables.ndim)))
+    for axis, margin in enumerate(margins, 1):
+        others = tuple(a for a in range(1, tables.ndim) if a != axis)
+        moved = moved + np.expand_dims((margin - tables.sum(axis=others)) * margin.shape[1] / size, others)
     return np.asarray(moved)
 
 
