@@ -23,6 +23,7 @@ _OTHERWISE = {
     "table": ("always", '\nmeasure = "always"', ""),
     "table-pure": ("epochs", "\npicks = 1", ""),
     "table-open": ("epochs", "picks = 1\n", "".join(category(name, "u", "v", "w") for name in "abcd")),
+    "epochs-op": ("epochs", 'name = "epochs"\n', 'op = "op"\nname = "epochs"\n'),
     "points-delta": ("points", "delta = 0\n", "delta = 1e-9\n"),
 }
 ALL = (*KINDS, PERSONS, *_OTHERWISE)

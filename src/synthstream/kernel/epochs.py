@@ -28,7 +28,7 @@ from synthstream.workload import Candidates, FloatArray, IntArray
 # An epoch has at most so many parts by time. A part also ends when one row has come for each _PER that there were at
 # its begin, and rows of _BEYOND standard errors of their number: of signed events (True), and of others.
 _MOST_PARTS = 4
-_PER, _BEYOND = {True: 10.0, False: 1.0}, {True: 3.0, False: 6.0}
+_PER, _BEYOND = {True: 10, False: 1}, {True: 3.0, False: 6.0}
 
 
 @dataclass(frozen=True, kw_only=True)
