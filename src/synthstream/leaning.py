@@ -37,6 +37,10 @@ _STEEPEST = 20.0
 # A bin so many times as wide as one beside it is told nothing by that: it holds some value, such as 0, alone.
 _WIDER = 100.0
 _FLAT = 1e-12
+# Least width of a bin, as a part of the widest one's: what is below holds as little, in floats.
+_NARROWEST = 1e-100
+# Rows whose digits are drawn at once.
+_AT_ONCE = 2**16
 
 
 def leant(cells: FloatArray, read: Sequence[IntArray], dimension: int) -> FloatArray:
@@ -87,6 +91,7 @@ def steepness(held: IntArray, widths: FloatArray) -> FloatArray:
     """
     if held.size < 2:
         return np.zeros(held.size)
+    widths = np.maximum(widths / widths.max(), _NARROWEST)  # no unit matters, nor is any too small or large for floats
     rates = _rates(np.diff(np.log(held / widths + 1 / widths.mean())), widths[:-1], widths[1:])
     before = np.append(np.nan, np.where(widths[:-1] * _WIDER < widths[1:], np.nan, rates))
     after = np.append(np.where(widths[1:] * _WIDER < widths[:-1], np.nan, rates), np.nan)
@@ -124,7 +129,11 @@ def along(codes: CodeArray, steep: FloatArray, rng: np.random.Generator) -> Floa
         steep: see :func:`steepness`; 0 for codes without a bin; shape ``(codes,)``.
     """
     upper = 1 / (1 + np.exp(-steep[:, None] / 2.0 ** np.arange(1, _HALVINGS + 1)))
-    return np.asarray(_digits(rng.random((len(codes), _HALVINGS + 1)), codes, upper))
+    found = np.empty(len(codes))
+    for begin in range(0, len(codes), _AT_ONCE):
+        some = codes[begin : begin + _AT_ONCE]
+        found[begin : begin + len(some)] = _digits(rng.random((len(some), _HALVINGS + 1)), some, upper)
+    return found
 
 
 @numba.njit(cache=True, nogil=True)

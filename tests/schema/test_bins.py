@@ -110,6 +110,12 @@ def test_a_peak_does_not_lean_nor_does_a_row_that_stays_move() -> None:
     assert 0 < moved < 0.004
 
 
+@pytest.mark.parametrize("codes", [[], [3] * 5, [0, 1, 2, 3, 9]])
+def test_rows_may_be_none_or_all_missing_and_codes_beyond_are_missing(codes: list[int]) -> None:
+    found = Number(name="x", min=0, max=3, bins=3).decode(np.array(codes, dtype=np.int32), np.random.default_rng(1))
+    assert found.is_null().to_list() == [code > 2 for code in codes]
+
+
 def test_numbers_come_back_with_so_many_decimals_and_in_their_bins() -> None:
     """So a bin that holds 0 alone, on that scale, comes back as 0."""
     found = column("edges = [0, 0.01, 0.295, 5, 5.001, 20]\ndecimals = 2", type_="number")

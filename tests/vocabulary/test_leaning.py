@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from synthstream.fit.tree import NodeReading, Span, masses
-from synthstream.leaning import leant
+from synthstream.leaning import along, leant, steepness
 from synthstream.partition import Partition, sums
 from synthstream.workload import FloatArray, IntArray
 
@@ -97,3 +97,46 @@ def test_the_edge_of_a_town_is_nearer_to_it(monkeypatch: pytest.MonkeyPatch) -> 
         spans = [read_where_events_are(counts, depth, 400.0)]
         off.append(float(np.abs(masses(spans, depth=depth, dimension=2, caution=0.0).masses - counts).sum()))
     assert off[0] < 0.9 * off[1]
+
+
+@pytest.mark.parametrize("width", [5e-324, 1e-305, 1e-300, 1.0, 1e300, 2e307])
+def test_how_steep_a_bin_is_does_not_depend_on_the_unit(width: float) -> None:
+    held = np.array([799, 399, 199, 9, 0])
+    assert steepness(held, np.full(5, width)) == pytest.approx(steepness(held, np.ones(5)), rel=1e-6)
+
+
+def test_a_row_more_for_each_bin_keeps_few_from_telling_much() -> None:
+    """They lie evenly over all, so a bin that is twice as wide has two of them."""
+    assert steepness(np.array([1, 0, 0]), np.ones(3)) == pytest.approx([-np.log(2), 0, 0], abs=1e-9)
+    assert steepness(np.array([0, 0, 0]), np.array([1.0, 2.0, 50.0])) == pytest.approx([0, 0, 0], abs=1e-9)
+    assert steepness(np.array([10**9, 0]), np.ones(2)) == pytest.approx([-4, -4])
+
+
+@pytest.mark.parametrize("held", [[5000, 20_000, 3], [9, 0, 70], [400, 200, 100]])
+@pytest.mark.parametrize("widths", [[100.0, 0.01, 7.0], [1.0, 2.0, 5.0]])
+def test_what_bins_tell_is_the_same_from_either_side(held: list[int], widths: list[float]) -> None:
+    found, back = (steepness(np.array(held[::turn]), np.array(widths[::turn])) for turn in (1, -1))
+    assert back[::-1] == pytest.approx(-found, abs=1e-9)
+    assert (found[0] == 0) == (widths[0] == 100)  # a bin of one value beside it tells nothing
+
+
+@pytest.mark.parametrize("widths", [[1e-300, 1e300, 1e-300], [1e300, 1e-300, 1e300], [5e-324, 1.0, 1e308]])
+@pytest.mark.parametrize("held", [[0, 0, 0], [10**18, 0, 10**18], [0, 5, 0]])
+def test_bins_of_any_widths_have_a_bounded_steepness(widths: list[float], held: list[int]) -> None:
+    assert np.all(np.abs(steepness(np.array(held), np.array(widths))) <= 20)
+
+
+def test_where_rows_lie_does_not_depend_on_how_many_follow() -> None:
+    """Draws are made some at once: a row has its own, by its number."""
+    rng = np.random.default_rng(0)
+    codes, steep = rng.integers(0, 3, 2**17 + 5).astype(np.int32), np.array([-3.0, 0.0, 2.0])
+    found = along(codes, steep, np.random.default_rng(1))
+    for number in (0, 1, 2**16, 2**16 + 1, 2**17):
+        assert np.array_equal(along(codes[:number], steep, np.random.default_rng(1)), found[:number])
+    moved = along(codes, steep + np.array([0.0, 0.0, 0.1]), np.random.default_rng(1)) != found
+    assert not moved[codes < 2].any()
+    # A digit moves if its draw lies between the two shares of its half.
+    upper = [1 / (1 + np.exp(-(2.0 + more) / 2.0 ** np.arange(1, 9))) for more in (0.0, 0.1)]
+    draws = np.random.default_rng(1).random((codes.size, 9))[:, :8]
+    between = ((draws < upper[1]) != (draws < upper[0])).any(axis=1)
+    assert np.array_equal(moved, between & (codes == 2))

@@ -78,8 +78,9 @@ class Binned(Column):
         edges, bins = np.asarray(self.edges), len(self.edges) - 1
         if self.whole and np.all(np.diff(edges) == 1):
             return self.at(codes, np.zeros(len(codes)))
-        steep = steepness(np.bincount(codes, minlength=self.size)[:bins], np.diff(self._scaled(edges)))
-        steep = np.append(steep, np.zeros(self.size - bins))
+        held = np.bincount(codes, minlength=bins)
+        steep = np.zeros(held.size)
+        steep[:bins] = steepness(held[:bins], np.diff(self._scaled(edges)))
         return self.at(codes, along(codes, steep, rng))
 
     def at(self, codes: CodeArray, share: FloatArray) -> pl.Series:

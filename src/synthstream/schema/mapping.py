@@ -188,7 +188,8 @@ def _scale(column: Binned) -> object:
 def _overlaps(old: Binned, new: Binned) -> FloatArray:
     """Shares of the new bins in each old one; what lies beyond the new range is clamped to its ends.
 
-    Rows lie in a bin as they are drawn from it: evenly, on a logarithmic scale if that is the old column's.
+    Rows are taken to lie evenly in a bin, on a logarithmic scale if that is the old column's. Where they were published
+    within it was a guess, and says nothing of what was counted.
     """
     a, b = np.array(old.edges), np.array(new.edges)
     if old.type == "number" and getattr(old, "scale", None) == "log":
