@@ -71,6 +71,16 @@ def test_a_window_counts_what_lies_in_it(tmp_path: Path, first: int, last: int) 
     assert (found.start.day, found.end.day, found.tick, found.first) == (1 + first, 2 + last, last, first)
 
 
+def test_some_rows_of_a_window_are_among_all_of_them(tmp_path: Path) -> None:
+    """Where a number lies in its bin the numbers of all rows say, and not a few."""
+    window = Releases(ran(tmp_path, "always")).between("2026-01-03", "2026-01-06")
+    all_of_them = window.rows()
+    for n in (0, 1, 20):
+        assert len(some := window.rows(n)) == n
+        assert some.join(all_of_them, on=["ward", "x"], how="anti", nulls_equal=True).is_empty()
+    assert len(window.rows(2 * len(all_of_them))) == 2 * len(all_of_them)
+
+
 def test_the_same_window_has_the_same_rows_from_stream_and_from_releases(tmp_path: Path) -> None:
     config = ran(tmp_path, "always", gates=seeded)
     window = Releases(config).between("2026-01-03", "2026-01-06")

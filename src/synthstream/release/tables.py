@@ -40,13 +40,10 @@ class TableRelease(Located, Release):
     running: ClassVar[bool] = True
 
     def _made(self, n: int | None, rng: np.random.Generator | None) -> pl.DataFrame:
-        codes = self.model.codes
-        if n is None and rng is None:
-            return self.schema.decode(codes.astype(np.int32), None)
-        rng = rng or self._rng()
-        if n is not None:
-            codes = codes[rng.choice(len(codes), size=n, replace=n > len(codes))] if n and len(codes) else codes[:0]
-        return self.schema.decode(codes.astype(np.int32), rng)
+        if n is None:
+            return self.schema.decode(self.model.codes.astype(np.int32), rng)
+        rows, rng = self.listed[0], rng or self._rng()  # where they lie in their bins all rows say, and not a few
+        return rows[rng.choice(rows.height, size=n, replace=n > rows.height)] if n and rows.height else rows[:0]
 
     @property
     def model_weights(self) -> IntArray | None:
