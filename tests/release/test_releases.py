@@ -329,14 +329,17 @@ def test_shares_of_nothing_are_null(tmp_path: Path) -> None:
 
 
 def test_a_row_that_stays_is_published_as_it_was(tmp_path: Path) -> None:
-    """Where in its bins it lies is not drawn anew: readers of changes see those of rows alone."""
+    """Where in its bins it lies is not drawn anew: readers of changes see those of rows alone, and of few numbers that
+    moved within their bins, as these became fuller or emptier."""
     (tmp_path / "x").mkdir()
     new = released(tmp_path / "x", "always", gates=seeded)
     one, other = (new[tick].rows() for tick in (-2, -1))
     schema, least = new.config.schema, min(one.height, other.height)
     stays = (schema.encode(one)[:least] == schema.encode(other)[:least]).all(axis=1)
     assert stays.mean() > 0.5
-    assert one[:least].filter(stays).equals(other[:least].filter(stays))
+    before, after = one[:least].filter(stays), other[:least].filter(stays)
+    assert before["ward"].equals(after["ward"])
+    assert 0.9 < np.mean((before["x"] == after["x"]).to_numpy()) < 1  # of few rows; of many some in a thousand move
     assert one["x"].n_unique() > 100  # they fill their bins
     both = Schema(columns=(Number("a", min=0, max=1, bins=1), Number("b", min=0, max=1, bins=1)))
     places = both.decode(np.zeros((4000, 2), dtype=np.int32), None)
