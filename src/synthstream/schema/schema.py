@@ -139,8 +139,8 @@ class Schema:
 
         Args:
             codes: shape ``(rows, columns)``.
-            rng: public randomness; of points. ``None``: where in its bins a row lies depends on its number alone, so it
-                stays there while the row stays; for places see :meth:`View.further`.
+            rng: public randomness; of points. ``None``: where in its bins a row lies depends on its number, and on how
+                full bins are, so it mostly stays there while the row stays; for places see :meth:`View.further`.
         """
         own = [rng or np.random.default_rng(list(column.name.encode())) for column in self.columns]
         cells = [column.decode(codes[:, i], own[i]) for i, column in enumerate(self.columns)]
