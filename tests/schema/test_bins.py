@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import datetime
 
 import numpy as np
 import polars as pl
@@ -12,7 +13,7 @@ from synthstream import Integer, Number, StreamConfig
 from synthstream.errors import ConfigError, SchemaError
 from synthstream.publish.describing import rows_fields
 from synthstream.report.distributions import labels_of
-from synthstream.schema.binned import Binned
+from synthstream.schema.binned import Binned, Datetime
 from synthstream.schema.columns import Words
 from tests.support.configs import WARD, stream_toml
 
@@ -77,6 +78,15 @@ def test_numbers_lie_in_their_bins_as_the_bins_beside_them_say() -> None:
     found = Number(name="x", min=1, max=1001, bins=3, scale="log")
     rows = found.decode(found.encode(pl.Series(power)), np.random.default_rng(1)).to_numpy()
     assert abs(rows.mean() / power.mean() - 1) < 0.05
+
+
+def test_times_lie_in_their_bins_as_numbers_do() -> None:
+    codes = np.repeat(np.arange(4, dtype=np.int32), [800, 400, 100, 50])
+    times = Datetime(name="x", min=datetime(1970, 1, 1), max=datetime(1970, 1, 1, 0, 0, 3), bins=3)
+    seconds = times.decode(codes, np.random.default_rng(1)).dt.epoch("us").to_numpy() / 1e6
+    numbers = Number(name="x", min=0, max=3, bins=3).decode(codes, np.random.default_rng(1)).to_numpy()
+    assert np.allclose(seconds, numbers, atol=2e-6, equal_nan=True)
+    assert numbers[:800].mean() < 0.45
 
 
 def test_a_bin_of_one_value_says_nothing_of_the_one_beside_it() -> None:
