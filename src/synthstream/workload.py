@@ -173,7 +173,7 @@ class Workload:
             raise ValueError(f"{self.cells} cells cannot be numbered in 32 bits")
         numbers = np.ascontiguousarray(codes, dtype=np.int32)
         whole = codes.dtype == np.int32 or np.array_equal(numbers, codes)
-        sizes, flat = np.array(self.sizes, dtype=np.uint32), self._flat
+        sizes, flat = np.array(self.sizes, dtype=np.uint32), self.flat
         parts = max(1, min(threads, len(codes) // _WORTH, len(codes) * len(self.marginals) // self.cells))
         out = np.zeros((parts, self.cells), dtype=np.int64)
 
@@ -188,7 +188,7 @@ class Workload:
         return np.asarray(out[0] if parts == 1 else out.sum(axis=0))
 
     @cached_property
-    def _flat(self) -> tuple[IntArray, IntArray, IntArray, IntArray]:
+    def flat(self) -> tuple[IntArray, IntArray, IntArray, IntArray]:
         """Per marginal: where its columns start in one flat list; the list; their strides; the cell offsets."""
         starts = np.cumsum([0, *(len(m) for m in self.marginals)]).astype(np.int64)
         columns = np.array([c for m in self.marginals for c in m], dtype=np.int64)

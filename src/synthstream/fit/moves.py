@@ -8,6 +8,7 @@ for a gain beyond a number of these, and the search ends by itself once hardly a
 from __future__ import annotations
 
 import functools
+import math
 from typing import NamedTuple
 
 import numba
@@ -17,6 +18,7 @@ from synthstream.fit.aims import Targets
 from synthstream.fit.blocks import JOINT, blocks_of, shift, work
 from synthstream.fit.lanes import LANES, add_up, change_all
 from synthstream.fit.randomness import below, share, step
+from synthstream.fit.together import deciding, follow
 from synthstream.workload import CodeArray, FloatArray, IntArray, Workload
 
 # Rows are visited in blocks of a quarter of them, so that a search that finds nothing costs little; small populations
@@ -39,12 +41,15 @@ class Effort(NamedTuple):
         lean: towards common values: what a value e times as rare must gain more, in the same unit.
         still: the search ends after a block of which at most this share of the rows has moved.
         blocks: at most so many blocks of rows are visited.
+        together: where several columns change together, the least gain of a move; see
+            :func:`synthstream.fit.together.follow`.
     """
 
     gain: float
     lean: float
     still: float
     blocks: int
+    together: float = math.inf
 
 
 class _Layout(NamedTuple):
@@ -113,6 +118,10 @@ def move(
         _AT_MOST * min(effort.blocks, 32),
         np.uint64(state),
     )
+    if len(codes) and effort.together < math.inf:
+        sets = deciding(aim.cells, workload, [joint.group.columns for joint in joints])
+        least, noises = effort.together, weights**2 * aim.errors
+        follow(columns, residual, aim.cells, weights, noises, sets, workload, least=least, state=state)
     codes[:] = columns.T
     return np.rint(residual + aim.cells).astype(np.int64)
 
