@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 
 from synthstream.constraints import Group
 from synthstream.fit import population
+from synthstream.fit.aims import Targets
 from synthstream.fit.moves import Effort, move
 from synthstream.fit.population import Population, fit
 from synthstream.fit.together import deciding
 from synthstream.measured import Measured
 from synthstream.workload import CodeArray, FloatArray, Workload
-from tests.fit.test_column_moves import aimed
 
 NUMBERS = np.arange(6_000)
 # Some codes are ten times as frequent as others, and no column follows from another one's order.
@@ -98,7 +98,8 @@ def test_rows_stay_where_noise_explains_them(errors: float, moved: bool) -> None
     workload = Workload(sizes=(2, 2), marginals=((0, 1),))
     cells: FloatArray = np.array([200.0, -30.0, -30.0, 200.0])
     codes = np.repeat(np.array([[0, 0], [0, 1], [1, 1]], dtype=np.int32), [202, 2, 196], axis=0)
-    aim = aimed(400, (np.full(2, 200.0),) * 2, cells, np.full(1, errors))
+    margins, errors_of = (np.full(2, 200.0),) * 2, np.full(1, errors)
+    aim = Targets(400, margins, cells, errors_of, (), 400.0, np.zeros(2), np.ones(1))
     effort = Effort(gain=math.inf, lean=0.0, still=1.0, blocks=1, together=2.0)
     found = move(codes, workload.count(codes), aim, np.ones(1), workload, effort=effort, state=7)
     assert np.array_equal(found, workload.count(codes))
