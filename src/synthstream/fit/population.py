@@ -200,10 +200,7 @@ def fit(
     kept = min(len(before), aim.rows)
     settle(codes, aim.joints, begin=kept if first else aim.rows, state=state)
     known = _recounted(known, before, codes, workload)
-    effort = _effort(aim, known, workload, before=len(before), first=first, fresh=fresh, memory=memory)
-    if fresh is not False:
-        least = _TOGETHER if taken == 1.0 else 2 * _TOGETHER
-        effort = effort._replace(together=max(effort.gain, least) / math.sqrt(taken))
+    effort = _effort(aim, known, workload, before=len(before), first=first, fresh=fresh, memory=memory, taken=taken)
     known = move(codes, known, aim, measured.variance * aim.doubts, workload, effort=effort, state=state)
     return Population.of(workload, codes, events=round(each * aim.events) if each > 1 else None, known=known)
 
@@ -258,20 +255,23 @@ def _effort(
     first: bool,
     fresh: bool | None,
     memory: float,
+    taken: float,
 ) -> Effort:
     """How far a release may go: see docs/decisions/0020-column-moves.md. ``before``: rows of the release before."""
     if first:
-        return Effort(gain=0.6, lean=0.02, still=0.1, blocks=64)
-    if fresh is not None:
-        gain = _gain(aim) if fresh else _CLEAR[1]
-        return Effort(gain=gain, lean=0.02, still=0.03, blocks=8 if fresh else 1)
-    # Where targets remember, their own noise is low; where they come of epochs, the same noise comes again and again.
-    least, new = 0.1 if memory > 0 else 0.0, abs(1 - before / aim.rows)
-    if memory in (0, math.inf):  # of windows, rows of all events are what there is to begin with
-        new = max(new, _elsewhere(counts, aim.margins, workload))
-    # One block, unless much of the rows is new, copies of others, or fewer than there were; or is to lie elsewhere.
-    blocks = 1 + round(_GROWN * min(new, 1.0))
-    return Effort(gain=least, lean=0.02, still=0.03, blocks=blocks)
+        gain, still, blocks = 0.6, 0.1, 64
+    elif fresh is not None:
+        gain, still, blocks = _gain(aim) if fresh else _CLEAR[1], 0.03, 8 if fresh else 1
+    else:
+        # Where targets remember their own noise is low; where they come of epochs the same noise comes again and again.
+        gain, still, new = 0.1 if memory > 0 else 0.0, 0.03, abs(1 - before / aim.rows)
+        if memory in (0, math.inf):  # of windows, rows of all events are what there is to begin with
+            new = max(new, _elsewhere(counts, aim.margins, workload))
+        # One block, unless much of the rows is new, copies of others, or fewer than there were; or is to lie elsewhere.
+        blocks = 1 + round(_GROWN * min(new, 1.0))
+    least = _TOGETHER if taken == 1.0 else 2 * _TOGETHER
+    together = math.inf if fresh is False else max(gain, least) / math.sqrt(taken)
+    return Effort(gain=gain, lean=0.02, still=still, blocks=blocks, together=together)
 
 
 @numba.njit(cache=True, nogil=True)
