@@ -47,12 +47,12 @@ class _Tables(NamedTuple):
 def deciding(cells: FloatArray, workload: Workload, groups: Sequence[Sequence[int]] = ()) -> list[tuple[int, ...]]:
     """Sets of columns: each column that decides others, with these. ``groups`` of columns are never divided."""
     decided = [{c} for c in range(len(workload.sizes))]
-    for q, marginal in enumerate(workload.marginals):
-        if len(marginal) == 2:
-            one, other = _saved(np.maximum(workload.table(cells, q), 0.0))
-            for holder, held, saved in ((*marginal, one), (*marginal[::-1], other)):
-                if saved >= _DECIDES:
-                    decided[holder].add(held)
+    for alike in workload.alike(q for q, marginal in enumerate(workload.marginals) if len(marginal) == 2):
+        tables = np.maximum(cells[workload.cells_of(alike)], 0.0)
+        for axis in (0, 1):
+            for k in np.flatnonzero(_saved(tables, axis) >= _DECIDES).tolist():
+                marginal = workload.marginals[alike[k]]
+                decided[marginal[axis]].add(marginal[1 - axis])
     found = {
         tuple(sorted(own.union(*(group for group in groups if not own.isdisjoint(group)))))
         for own in decided
@@ -62,16 +62,19 @@ def deciding(cells: FloatArray, workload: Workload, groups: Sequence[Sequence[in
     return sorted(found.difference(tuple(sorted(group)) for group in groups))
 
 
-def _saved(table: FloatArray) -> tuple[float, float]:
-    """How much less often who knows a line guesses the column wrongly, and the other way round, as shares: lambda of
+def _saved(tables: FloatArray, axis: int) -> FloatArray:
+    """How much less often who knows one column guesses the other wrongly, as a share, shape ``(tables,)``: lambda of
     Goodman and Kruskal (1954).
+
+    Args:
+        tables: of pairs of columns, of one shape.
+        axis: of the column that is known, 0 or 1.
     """
-    total, found = table.sum(), []
-    for axis in (1, 0):
-        wrong = total - table.sum(axis=1 - axis).max()
-        saved = float(1.0 - (total - table.max(axis=axis).sum()) / wrong) if wrong > 0.5 else 0.0
-        found.append(round(saved, 6))  # the last bits of sums depend on the processor
-    return found[0], found[1]
+    total, other = tables.sum(axis=(1, 2)), 2 - axis
+    wrong = total - tables.sum(axis=1 + axis).max(axis=1)
+    left = total - tables.max(axis=other).sum(axis=1)
+    saved = 1.0 - np.divide(left, wrong, out=np.ones(len(tables)), where=wrong > 0.5)
+    return np.asarray(saved.round(6))  # the last bits of sums depend on the processor
 
 
 def follow(
