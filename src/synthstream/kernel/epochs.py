@@ -251,9 +251,11 @@ class Epochs(TableMechanism):
         """Whether tables of one column are measured at this tick: from the state and from released values alone."""
         if self.times.part_ends(tick, int(state["parts"])):
             return True
+        more = running[-1] - state["rows"]
+        if not more > state["rows"] / _PER[self.unit.signed]:
+            return False
         noise = of_difference(self.counter, int(state["part"]) - 1, tick, multiplier=self.running[-1])
-        far = _BEYOND[self.unit.signed] * np.sqrt(max(noise, 0.0))
-        return bool(running[-1] - state["rows"] > max(state["rows"] / _PER[self.unit.signed], far))
+        return bool(more > _BEYOND[self.unit.signed] * np.sqrt(max(noise, 0.0)))
 
     def _drawn(
         self, groups: Iterable[tuple[int, ...]], exact: IntArray, gate: Gate, number: int
