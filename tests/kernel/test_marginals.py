@@ -99,7 +99,20 @@ def test_shares_are_those_of_the_split(workload: Workload, split: Split, parts: 
 
 def test_the_split_is_by_order_for_pure_budgets_and_equal_for_others() -> None:
     assert mechanism(PURE).shares.tolist() == mechanism(PURE, split="by-order").shares.tolist()
-    assert mechanism(ZCDP).shares.tolist() == mechanism(ZCDP, split="equal").shares.tolist()
+    many = Workload.all_up_to(2, sizes=(2,) * 4)
+    auto, equal = (Marginals(workload=many, budget=ZCDP, horizon=9, split=split) for split in ("auto", "equal"))
+    assert auto.shares.tolist() == equal.shares.tolist()
+
+
+@pytest.mark.parametrize(("sizes", "order"), [((2,), 1), ((2, 5, 9), 1), ((2, 5), 2), ((2,) * 8, 1)])
+def test_the_total_of_few_tables_has_a_tenth(sizes: tuple[int, ...], order: int) -> None:
+    shares = Marginals(workload=Workload.all_up_to(order, sizes=sizes), budget=ZCDP, horizon=9).shares
+    assert shares == pytest.approx([0.1, *[0.9 / (shares.size - 1)] * (shares.size - 1)])
+
+
+def test_the_total_alone_has_all() -> None:
+    alone = Workload(sizes=(2,), marginals=((),))
+    assert Marginals(workload=alone, budget=ZCDP, horizon=9).shares.tolist() == [1.0]
 
 
 @pytest.mark.parametrize("epsilon", [0.25, 1.0, 8.0])
@@ -245,7 +258,7 @@ def test_a_claim_that_forgets_signs_is_seen() -> None:
 
 def test_a_forgotten_marginal_in_the_split_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     """If the total is measured outside the split, the path costs more than the budget."""
-    m = mechanism(ZCDP)
+    m = mechanism(ZCDP, split="equal")
     shares = m.shares.copy()
     shares[1:] /= shares[1:].sum()
     monkeypatch.setitem(m.__dict__, "shares", shares)

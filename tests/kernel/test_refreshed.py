@@ -117,7 +117,7 @@ def test_what_is_told_at_every_tick_is_about_as_exact_as_if_all_tables_were() ->
     """Where there are eight columns or more; with fewer, refreshes cost more of it."""
     for columns, most in ((2, 1.57), (4, 1.35), (6, 1.15), (8, 1.05), (14, 1.05)):
         common = {"workload": Workload.all_up_to(2, sizes=(6,) * columns), "budget": ZCDP, "horizon": 245}
-        now, then = Refreshed(**common), Marginals(**common)  # type: ignore[arg-type]
+        now, then = Refreshed(**common), Marginals(**common, split="equal")  # type: ignore[arg-type]
         often = now.workload.order == 1
         worst = max((now.variance(t) / then.variance(t))[often].max() for t in range(30, 245, 9))
         assert most / 1.1 < worst**0.5 < most

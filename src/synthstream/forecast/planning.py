@@ -248,7 +248,7 @@ def plan(
         ... ''')
         >>> found = plan(config, expect="500/day")
         >>> round(found.forecasts[-1].stderr[1], 1)
-        23.1
+        17.2
     """
     config = load(config)
     rate = _rate_of(config, expect)

@@ -13,6 +13,8 @@ from synthstream.workload import FloatArray, Workload
 
 # At every tick: parts of a by-order budget for the total, marginals of one column, and larger ones.
 _BY_ORDER = (0.02, 0.58, 0.40)
+# At every tick, where all tables have the same, the total has no more than this: their sums tell it, too.
+_TOTAL = 0.1
 # At refreshes: the total and tables of one column at every tick; tables of one column and larger ones at refreshes.
 _REFRESHED = (0.02, 0.11, 0.22, 0.65)
 # With few tables the first two have more, up to this, and tables of one column as much less at refreshes. In between,
@@ -57,16 +59,16 @@ def at_every_tick(workload: Workload, split: Split, *, pure: bool, weights: Sequ
         split, weights: see ``Marginals``.
         pure: whether noise is Laplace.
     """
-    if split == "auto":
-        split = "by-order" if pure else "equal"
-    each = _all(workload, weights)
+    each, order = _all(workload, weights), workload.order
     roots = np.sqrt(workload.lengths) * each
     if split == "equal":
         key = each
     elif split == "sqrt-cells":
         key = roots
+    elif split == "auto" and not pure:
+        most = _TOTAL / (1 - _TOTAL) * each[order > 0].sum()
+        key = np.where(order > 0, each, np.minimum(each, most or 1.0))
     else:
-        order = workload.order
         within = np.where(order == 2, each, roots)
         key = np.array([_BY_ORDER[k] for k in order]) * within / np.bincount(order, within)[order]
     return np.asarray(key / key.sum())
