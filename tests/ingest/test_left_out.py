@@ -239,4 +239,16 @@ def test_a_pattern_that_nothing_fits_is_told_at_the_first_run(tmp_path: Path, mo
     (tmp_path / "stream.toml").write_text(TOML)
     found = CliRunner().invoke(app, ["run", str(tmp_path / "stream.toml"), "--yes", *more])
     assert found.exit_code == 0
-    assert "no file fits this pattern yet. Ticks that are over are released" in " ".join(found.output.split())
+    assert "no file fits this pattern. Ticks that are over are released" in " ".join(found.output.split())
+
+
+def test_a_pattern_that_was_mistyped_later_is_told_too(tmp_path: Path) -> None:
+    path = tmp_path / "stream.toml"
+    path.write_text(TOML)
+    visits([1, 2]).write_parquet(tmp_path / "visits-1.parquet")
+    found = CliRunner().invoke(app, ["run", str(path), "--yes"])
+    assert "no file fits" not in found.output
+    path.write_text(TOML.replace("*.parquet", "*.parqet"))
+    found = CliRunner().invoke(app, ["run", str(path)])
+    assert found.exit_code == 0
+    assert "no file fits this pattern" in " ".join(found.output.split())

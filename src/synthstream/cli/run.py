@@ -187,13 +187,13 @@ def _refuse(*, simulate: bool, seed: int, engine: Engine, follow: bool, poll: st
 
 
 def _no_file(shown: Console, stream: Stream) -> None:
-    """Whether nothing fits the pattern of a stream that begins. It is not refused: a file may be there for one row."""
+    """Whether nothing fits the pattern of a source. It is not refused: a file may be there, or gone, for one row."""
     from synthstream.ingest.counting import files_of
 
     source = files_of(stream.config)
-    if stream.closed == 0 and source is not None and not source.files():
+    if source is not None and not source.files():
         what = "Ticks that are over are released all the same, without events: check the pattern, and capitals in it"
-        shown.print(f"Warning: source.path = {source.path}: no file fits this pattern yet. {what}.", style="bold")
+        shown.print(f"Warning: source.path = {source.path}: no file fits this pattern. {what}.", style="bold")
 
 
 def _announced(shown: Console, stream: Stream, due: int, *, asked: bool) -> None:
