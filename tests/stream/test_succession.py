@@ -414,6 +414,8 @@ def test_a_horizon_that_is_over_and_another_predecessor_are_refused(tmp_path: Pa
         succeed(old, written(tmp_path, short, "new.toml"), gates=exact)
     with pytest.raises(ConfigError, match="the new file must say which stream"):
         succeed(old, old, gates=exact)
+    with pytest.raises(ConfigError, match="the other way round"):
+        planned(written(tmp_path, NEW, "new.toml"), old)
     written(tmp_path, OLD.replace("epsilon = 1.0", "epsilon = 2.0"), "other.toml")
     with pytest.raises(ConfigError, match="names another stream"):
         succeed(old, written(tmp_path, NEW.replace("stream.toml", "other.toml"), "new.toml"), gates=exact)

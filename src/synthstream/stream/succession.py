@@ -54,6 +54,8 @@ def successor_of(old: StreamConfig, new: StreamConfig, *, tick: int | None = Non
         ConfigError: it goes on from another one, or changes what cannot change, or its horizon is over.
     """
     if new.after is None:
+        if old.after is not None and old.after.config.own_hash == new.own_hash:
+            raise ConfigError("The files are the other way round: name the one with [after] last")
         raise ConfigError(
             f"{new.name}: the new file must say which stream it goes on from. Add two lines at its end: [after], and "
             'below it config = "old.toml", with the path of the old file as seen from the new one'
