@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import reduce
 from itertools import combinations
 
@@ -43,7 +43,7 @@ class Pair:
     columns: tuple[int, int]
     strength: float | None
     chance: float | None
-    is_noise: bool = True
+    is_noise: bool
 
 
 def cramers_v(table: FloatArray) -> float | None:
@@ -130,17 +130,13 @@ def pairs(found: History, newest: Cells) -> list[Pair]:
     workload = found.workload
     known = _measurements(found, newest)
     kurtosis = _OF_LAPLACE if found.newest.manifest["claim"].get("pure_epsilon") is not None else 0.0
-    listed = []
-    for pair in combinations(range(min(len(workload.sizes), MOST_COLUMNS)), 2):
-        if pair in workload.place:
-            strength = cramers_v(workload.table(newest.count, workload.place[pair]))
-            listed.append(Pair(columns=pair, strength=strength, chance=_chance(workload, pair, known, kurtosis)))
-    groups = found.config.constraints.groups
-    beyond = seen([pair.chance for pair in listed])
-    return [
-        replace(pair, is_noise=not (real or any(group.restricts(pair.columns) for group in groups)))
-        for pair, real in zip(listed, beyond, strict=True)
-    ]
+    held = [pair for pair in combinations(range(min(len(workload.sizes), MOST_COLUMNS)), 2) if pair in workload.place]
+    chances, listed = [_chance(workload, pair, known, kurtosis) for pair in held], list[Pair]()
+    for pair, chance, beyond in zip(held, chances, seen(chances), strict=True):
+        strength = cramers_v(workload.table(newest.count, workload.place[pair]))
+        joined = any(group.restricts(pair) for group in found.config.constraints.groups)
+        listed.append(Pair(columns=pair, strength=strength, chance=chance, is_noise=not (beyond or joined)))
+    return listed
 
 
 def impossible(found: History) -> list[tuple[int, str]]:
