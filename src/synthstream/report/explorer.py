@@ -256,7 +256,9 @@ class Explorer:
         return [(place(p.columns), p.chance and float(f"{p.chance:.2g}"), p.is_noise) for p in found]
 
     def _column(self, position: int, column: Column) -> dict[str, Any]:
-        found: dict[str, Any] = {"name": self._titles[position], **facts_of(column)}
+        alike = [each.title for each in self._columns].count(column.title) > 1
+        name = f"{column.title}: {column.name}" if alike else column.title
+        found: dict[str, Any] = {"name": name, **facts_of(column)}
         if others := {column.name, getattr(column, "place", column.name)} - {found["name"]}:
             found["called"] = sorted(others)
         if isinstance(column, Coordinate):
@@ -276,15 +278,6 @@ class Explorer:
             "labels": labels_of(column), "edges": edges, "values": len(column.value_labels),
             "ordered": not isinstance(column, Category), "kind": kind_of(column),
         }  # fmt: skip
-
-    @cached_property
-    def _titles(self) -> list[str]:
-        """What people call the columns; their names too where that does not tell them apart."""
-        titles = [column.title for column in self._columns]
-        return [
-            title if titles.count(title) == 1 else f"{title}: {column.name}"
-            for title, column in zip(titles, self._columns, strict=True)
-        ]
 
     @cached_property
     def _small(self) -> IntArray:
