@@ -216,10 +216,7 @@ class DeltaTable(OfFrames):
             frame.to_arrow(),
             mode="overwrite",
             schema_mode="overwrite",  # a successor may have other columns
-            configuration={
-                "delta.logRetentionDuration": _FOR_EVER,
-                "delta.deletedFileRetentionDuration": _FOR_EVER,
-            },
+            configuration={"delta.logRetentionDuration": _FOR_EVER, "delta.deletedFileRetentionDuration": _FOR_EVER},
             commit_properties=self._lake.CommitProperties(custom_metadata=facts, app_transactions=[transaction]),
         )
         try:

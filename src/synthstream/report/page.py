@@ -25,11 +25,7 @@ from synthstream.report.scales import bound, number, ranged
 @lru_cache(maxsize=1)
 def environment() -> Environment:
     """The templates. Values are escaped, and one that is missing is an error."""
-    found = Environment(
-        loader=PackageLoader("synthstream.report"),
-        autoescape=True,
-        undefined=StrictUndefined,
-    )
+    found = Environment(loader=PackageLoader("synthstream.report"), autoescape=True, undefined=StrictUndefined)
     for each in (bound, moment, number, period, ranged, small, span, spelled, stated, until):
         found.filters[each.__name__] = each
     source, _, _ = PackageLoader("synthstream.report").get_source(found, "style.css")
