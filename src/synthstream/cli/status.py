@@ -158,13 +158,11 @@ def _mirrors(config: StreamConfig, last: int) -> list[dict[str, Any]]:
     """The newest tick of each mirror, and how many it lags behind; null for one that does not answer."""
     from synthstream.publish.copies import Copies
 
-    names = [f"{mirror.kind} {number}" for number, mirror in enumerate(config.mirrors, 1)]
     try:
         held = Copies(config).newest()
     except SinkError:  # what reads them is not installed here
-        held = dict.fromkeys(names)
-    ticks = ((name, held[name]) for name in names)
-    return [{"name": name, "tick": at, "lag": None if at is None else max(0, last - at)} for name, at in ticks]
+        held = {f"{mirror.kind} {number}": None for number, mirror in enumerate(config.mirrors, 1)}
+    return [{"name": name, "tick": at, "lag": None if at is None else max(0, last - at)} for name, at in held.items()]
 
 
 def _print_absent(shown: Console, found: dict[str, Any], config: Path) -> None:
