@@ -71,7 +71,6 @@ class Yardsticks:
             is known.
     """
 
-    order: int
     k_marginal: float
     impossible: float
     coverage: float | None
@@ -211,7 +210,6 @@ def yardsticks(workload: Workload, true: IntArray, cells: Cells, *, order: int) 
         held.append((np.abs(ours.measured - theirs) <= _NORMAL * ours.stderr)[ours.known & (ours.since == 0)])
     inside = np.concatenate(held) if held else np.zeros(0)
     return Yardsticks(
-        order=order,
         k_marginal=1000 * (1 - float(np.mean(distances))),
         impossible=float(np.mean(shares)),
         coverage=float(inside.mean()) if inside.size else None,
