@@ -166,10 +166,9 @@ class Hypercube:
 
     def init(self) -> State:
         """The state before the first point."""
-        state = {"t": np.array(0), "time": np.array(0), "level": np.array(-1), "settled": np.zeros(0, dtype=np.int64)}
-        state["came"] = np.zeros(0, dtype=np.int64)
-        past = 2**self.depth if self.dimension == 1 else 0
-        return state | {"past": np.zeros(past, dtype=np.int64)}
+        none, past = np.zeros(0, dtype=np.int64), np.zeros(2**self.depth if self.dimension == 1 else 0, dtype=np.int64)
+        state = {"t": np.array(0), "time": np.array(0), "level": np.array(-1)}
+        return state | {"settled": none, "came": none, "past": past}
 
     def step(self, state: State, cells: IntArray, moments: IntArray, gate: Gate) -> tuple[State, NodeCounts]:
         """Take in a block of points, one time step for each.

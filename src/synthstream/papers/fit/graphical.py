@@ -87,18 +87,12 @@ class Graphical:
     def from_arrays(cls, sizes: Sequence[int], arrays: Mapping[str, NDArray[Any]]) -> Graphical:
         """The model whose ``arrays()`` these are."""
         sizes = tuple(sizes)
-        ends = np.cumsum(arrays["lengths"]).tolist()
-        cliques = tuple(
-            tuple(int(c) for c in arrays["columns"][end - length : end])
-            for end, length in zip(ends, arrays["lengths"].tolist(), strict=True)
-        )
-        lengths = [cells_of(sizes, clique) for clique in cliques]
+        columns = np.split(arrays["columns"], np.cumsum(arrays["lengths"]))[:-1]
+        cliques = tuple(tuple(part.tolist()) for part in columns)
         flat = np.asarray(arrays["potentials"], dtype=np.float64)
-        parts = np.split(flat, np.cumsum(lengths)[:-1]) if cliques else []
-        potentials = tuple(
-            part.reshape(tuple(sizes[c] for c in clique)) for part, clique in zip(parts, cliques, strict=True)
-        )
-        return cls(sizes=sizes, total=float(arrays["total"]), cliques=cliques, potentials=potentials)
+        parts = np.split(flat, np.cumsum([cells_of(sizes, clique) for clique in cliques], dtype=np.int64))[:-1]
+        shaped = (part.reshape([sizes[c] for c in clique]) for part, clique in zip(parts, cliques, strict=True))
+        return cls(sizes=sizes, total=float(arrays["total"]), cliques=cliques, potentials=tuple(shaped))
 
     @cached_property
     def _tables(self) -> TreeTables:

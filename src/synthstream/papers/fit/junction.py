@@ -114,15 +114,10 @@ class Junction:
             out[self.parents[c]] |= out[c]
         return tuple(frozenset(columns) for columns in out)
 
-    def host(self, columns: Iterable[int]) -> int:
-        """The smallest table that holds all these columns."""
-        wanted = set(columns)
-        fits = [c for c, clique in enumerate(self.cliques) if wanted <= set(clique)]
-        return min(fits, key=lambda c: cells_of(self.sizes, self.cliques[c]))
-
     def attach(self, cliques: Sequence[Clique]) -> Hosted:
-        """Find a table for each of some smaller ones."""
-        hosts = [self.host(clique) for clique in cliques]
+        """Find the smallest table that holds each of some smaller ones."""
+        order = sorted(range(len(self.cliques)), key=lambda c: cells_of(self.sizes, self.cliques[c]))
+        hosts = [next(c for c in order if {*clique} <= {*self.cliques[c]}) for clique in cliques]
         steps = [steps_of(self.sizes, self.cliques[h], clique) for h, clique in zip(hosts, cliques, strict=True)]
         return Hosted(
             host=np.array(hosts, dtype=np.int64),
