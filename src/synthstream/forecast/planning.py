@@ -77,20 +77,18 @@ class Forecast:
 
     def facts(self) -> dict[str, Any]:
         """For JSON: errors in events, and those of tables and boxes in per cent of the events expected by then."""
-        rows = None if self.rows is None else self.rows.facts()
-        measured = {
-            "cell_stderr": _by_order(self.stderr),
-            "table_error": _by_order(self.table_error),
-            "box": self.box,
-            "largest": self.largest,
-        }
         return {
             "ticks": self.ticks,
             "asked": self.asked,
             "until": self.until and self.until.isoformat(),
             "events": self.events,
-            "measured": measured,
-            "rows": rows,
+            "measured": {
+                "cell_stderr": _by_order(self.stderr),
+                "table_error": _by_order(self.table_error),
+                "box": self.box,
+                "largest": self.largest,
+            },
+            "rows": None if self.rows is None else self.rows.facts(),
             "percent": {
                 "measured": self._percent(self.table_error, self.box),
                 "rows": None if self.rows is None else self._percent(self.rows.table_error, self.rows.box),
@@ -104,8 +102,8 @@ class Forecast:
 
     def _percent(self, table_error: dict[int, float], box: float | None) -> dict[str, Any]:
         part = 100 / max(self.events, 1.0)
-        tables = {str(k): value * part for k, value in table_error.items()}
-        return {"table_error": tables, "box": None if box is None else box * part}
+        tables = {k: value * part for k, value in table_error.items()}
+        return {"table_error": _by_order(tables), "box": None if box is None else box * part}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -259,7 +257,8 @@ def plan(
     budgets = _of_budgets(config, moments, per_tick, track if rows else None)
     forecasts, claim, promise = budgets[0].forecasts, claim_of(config, made.mechanism), promise_of(config).facts
     middle = forecasts[max(len(forecasts) - 2, 0)]  # not the end: most of the releases come before
-    stderr = {f.ticks: f.stderr for f in forecasts}
+    stderr, last = {f.ticks: f.stderr for f in forecasts}, forecasts[-1]
+    of_cut = of_the_cut(config, last.ticks, last.stderr)
     return Plan(
         name=config.name,
         kind=config.synthesizer.kind,
@@ -283,23 +282,16 @@ def plan(
         budgets=tuple(sorted(budgets, key=lambda budgeted: budgeted.epsilon)),
         largest_words=_largest_words(forecasts, made.bound_covers),
         cautions=cautions_of(config, claim, stderr, rate, assumed=rate is _ASSUMED),
-        notes=_notes(config, at_ticks, forecasts[-1], long),
+        notes=(*filter(None, (in_periods(config), long)), *notes_of(config, at_ticks), *of_cut),
         proposal=proposed(config, ticks=middle.ticks, events=middle.events, asked=middle.asked),
     )
-
-
-def _notes(config: StreamConfig, at_ticks: Sequence[int] | None, last: Forecast, long: str) -> tuple[str, ...]:
-    """What else to know; ``long``: why nothing was simulated."""
-    of_parts = of_the_cut(config, last.ticks, last.stderr)
-    return (*filter(None, [in_periods(config), long]), *notes_of(config, at_ticks), *of_parts)
 
 
 def _of_budgets(
     config: StreamConfig, moments: Mapping[int, str], per_tick: float, track: Track | None
 ) -> list[Budgeted]:
     """Forecasts at the configured budget, the first, and at others; without ``track`` of measured counts alone."""
-    others = [c for c in (_with_part(config, part) for part in NEIGHBOURS) if c is not None]
-    configs = [config, *others]
+    configs = [config, *filter(None, (_with_part(config, part) for part in NEIGHBOURS))]
     made = [synthesizer_of(c) for c in configs]
     found = [[_forecast(m, config.own_clock, ticks, asked, per_tick) for ticks, asked in moments.items()] for m in made]
     if track is not None:
