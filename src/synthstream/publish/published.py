@@ -26,7 +26,7 @@ from synthstream.publish.windows import known, located_by_step, masses_by_step, 
 from synthstream.release.areas import Bounds, Inside
 from synthstream.release.comparing import between_spans
 from synthstream.release.release import Release
-from synthstream.release.series import Step, lines, only, steps, steps_of_calendar
+from synthstream.release.series import Step, lines, only, since, steps, steps_of_calendar
 from synthstream.release.tables import TableRelease
 from synthstream.release.window import Moment, PointWindow, Window, moment_of
 from synthstream.synthesizers.succession import known_since
@@ -233,7 +233,7 @@ class Releases:
         """As :meth:`series`, of the total and all columns at once, as far as they are known: with ``column`` beside
         ``value``, null for the total, and always with ``whole``.
         """
-        each = [(step, _since(step.first, counted)) for step, counted in self._counted(every)]
+        each = [(step, since(counted, step.first)) for step, counted in self._counted(every)]
         return self._lines(each).drop("tick", "span")
 
     def history(self, known: pl.DataFrame | None = None) -> pl.DataFrame:
@@ -254,7 +254,7 @@ class Releases:
                 parts.append(known.filter(pl.col("span") == span, pl.col("tick").is_in(ends)))
                 ends -= {*parts[-1]["tick"]}
             found = self._counted_in(step for step in each if step.last in ends)
-            told = [(step, counted if span == "tick" else _since(step.first, counted)) for step, counted in found]
+            told = [(step, counted if span == "tick" else since(counted, step.first)) for step, counted in found]
             parts += [self._lines(told).with_columns(span=pl.lit(span))] if told else []
         return pl.concat(parts)
 
@@ -277,7 +277,7 @@ class Releases:
         near = min(range(len(spans)), key=lambda step: abs(starts[step] - before))
         first, length = spans[near].first, starts[min(1, len(spans) - 1)] - starts[0]
         then = Step(first, first + now.last - now.first)  # a month of weeks may have four or five
-        known = [(step, _since(step.first, builder.counted(*step[:2], at=newest))) for step in (now, then)]
+        known = [(step, since(builder.counted(*step[:2], at=newest), step.first)) for step in (now, then)]
         frames = [self._lines([one]).drop("tick", "span", "whole") for one in known]
         if abs(starts[near] - before) > max(length, timedelta(days=1)) or then.last >= now.first:
             frames = [frame.clear() for frame in frames]
@@ -297,10 +297,10 @@ class Releases:
             raise SchemaError(f"series: {none}; leave the column out")
         if isinstance(release := self.last, TableRelease):
             schema = release.schema
-            since = max((self._recorded(schema.names[grids[-1]]) for grids in schema.places.values()), default=0)
+            recorded = max((self._recorded(schema.names[grids[-1]]) for grids in schema.places.values()), default=0)
             each, counted = zip(*self._counted(every), strict=True)
             masses = zip(each, release.masses(counted, lower, upper), strict=True)
-            return located_by_step(self.config.clock, masses, every, since)
+            return located_by_step(self.config.clock, masses, every, recorded)
         builder, spans = self._builder(newest := self._newest()).once(), steps(self.config.clock, every, newest=newest)
         for step in spans:
             self._check(builder, step.last)
@@ -379,8 +379,3 @@ class Releases:
             files = partial(self._sink.read, tick, "rows.parquet")
             release = builder.release(tick, PublishedRows(files, config.schema, config.workload, manifest["rows"]))
         return replace(release, changed=manifest["changed_rows"], files=partial(self._sink.read, tick))
-
-
-def _since(first: int, counted: Measured) -> Measured:
-    """The tables that count all events from a tick on."""
-    return only(counted, np.flatnonzero(counted.since == first).tolist())

@@ -83,8 +83,12 @@ def counted(first: int, now: Measured, before: Measured | None, variance: FloatA
 
 def running(measured: Measured) -> Measured:
     """The total and tables of one column that count all events so far, as far as they were measured at its tick."""
-    found = small(measured)
-    return only(found, np.flatnonzero(found.since == 0).tolist())
+    return since(small(measured), 0)
+
+
+def since(measured: Measured, first: int) -> Measured:
+    """The tables that count all events from a tick on."""
+    return only(measured, np.flatnonzero(measured.since == first).tolist())
 
 
 def lines(schema: Schema, found: Sequence[Measured], moment: Callable[[int], datetime], *, span: Span) -> pl.DataFrame:
