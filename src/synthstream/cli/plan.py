@@ -19,14 +19,6 @@ if TYPE_CHECKING:
 
     from synthstream.forecast.planning import Forecast, Plan
 
-Expect = Annotated[str | None, typer.Option("--expect", help="A public guess of the rate of events: 500/day, 35/tick.")]
-AtTicks = Annotated[str | None, typer.Option("--at-ticks", help="After how many ticks, instead of days: 10,100.")]
-Output = Annotated[Path | None, typer.Option("-o", "--output", help="Write a page with plots: plan.html.")]
-Rows = Annotated[
-    bool | None, typer.Option(help="Simulate published rows too; left out: where that takes less than half a minute.")
-]
-AfterPath = Annotated[Path | None, typer.Option("--after", help="The stream that this one would go on from.")]
-
 
 def schema_init(
     data: Annotated[str, typer.Argument(help="A Parquet, CSV or JSON-lines file, or postgres:TABLE; no row is read.")],
@@ -68,12 +60,15 @@ def schema_init(
 
 def plan_command(
     config: ConfigPath,
-    expect: Expect = None,
-    at_ticks: AtTicks = None,
-    output: Output = None,
+    expect: Annotated[str | None, typer.Option(help="A public guess of the rate of events: 500/day, 35/tick.")] = None,
+    at_ticks: Annotated[str | None, typer.Option(help="After how many ticks, instead of days: 10,100.")] = None,
+    output: Annotated[Path | None, typer.Option("-o", "--output", help="Write a page with plots: plan.html.")] = None,
     as_json: AsJson = False,
-    after: AfterPath = None,
-    rows: Rows = None,
+    after: Annotated[Path | None, typer.Option(help="The stream that this one would go on from.")] = None,
+    rows: Annotated[
+        bool | None,
+        typer.Option(help="Simulate published rows too; left out: where that takes less than half a minute."),
+    ] = None,
 ) -> None:
     """Say what a configuration promises and how exact it will be. Touches no data, spends nothing.
 
