@@ -17,8 +17,8 @@ from synthstream.errors import StateCorrupt, StateMismatch
 from synthstream.kinds import EDITION
 from synthstream.measured import Committed, Measured, Reading, stamped
 from synthstream.publish.folder import ParquetSink
-from synthstream.release.models import Model, RowModel
 from synthstream.release.release import Release, chain_head, seed_of
+from synthstream.release.rows import Model, RowModel
 from synthstream.release.series import counted, lines, running
 from synthstream.synthesizers.assembly import synthesizer_of
 from synthstream.synthesizers.contract import Models, Synthesizer, WindowAsked, Windowed

@@ -20,7 +20,7 @@ from synthstream.workload import CodeArray, IntArray, Workload
 
 
 class PublishedRows:
-    """Published rows as a :class:`synthstream.release.models.RowModel`, read and encoded when they are needed."""
+    """Published rows as a :class:`synthstream.release.rows.RowModel`, read and encoded when they are needed."""
 
     def __init__(self, read: Callable[[], pl.DataFrame], schema: Schema, workload: Workload, number: int) -> None:
         self._read, self._schema, self._workload, self.number = read, schema, workload, number

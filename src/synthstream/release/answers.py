@@ -11,7 +11,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from synthstream.measured import Measured
-from synthstream.release.models import RowModel
+from synthstream.release.rows import RowModel
 from synthstream.release.series import only
 from synthstream.schema.binned import Binned
 from synthstream.schema.columns import Column

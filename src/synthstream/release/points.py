@@ -17,8 +17,8 @@ from synthstream.measured import NodeCounts, TreeMeasured, TurnstileMeasured
 from synthstream.partition import Partition
 from synthstream.release.areas import Bounds, Box, Inside, area_of, polygon_of
 from synthstream.release.comparing import ordered
-from synthstream.release.models import Model
 from synthstream.release.release import Release, seed_of
+from synthstream.release.rows import Model
 from synthstream.schema.coordinates import Coordinate
 from synthstream.schema.region import Domain
 from synthstream.workload import CodeArray, FloatArray

@@ -19,8 +19,7 @@ from synthstream.measured import NOT_PRIVATE, Reading
 from synthstream.release.answers import satisfied
 from synthstream.release.comparing import began_as
 from synthstream.release.display import framed, shown
-from synthstream.release.models import RowModel
-from synthstream.release.rows import drawn, randomness, weight_name
+from synthstream.release.rows import RowModel, drawn, randomness, weight_name
 from synthstream.schema.clock import written
 from synthstream.schema.schema import Schema
 from synthstream.workload import FloatArray, IntArray

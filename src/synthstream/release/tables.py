@@ -14,9 +14,9 @@ from synthstream.errors import SchemaError
 from synthstream.measured import Measured
 from synthstream.release.answers import REPLICATES, answers, direct, moved, of_these, possible, satisfied
 from synthstream.release.comparing import between_spans, ordered
-from synthstream.release.models import RowModel
 from synthstream.release.places import Located
 from synthstream.release.release import Release
+from synthstream.release.rows import RowModel
 from synthstream.schema.conditions import names_of
 from synthstream.schema.schema import cells, grid
 from synthstream.workload import FloatArray, IntArray, Workload

@@ -28,8 +28,8 @@ from synthstream.publish.folder import ParquetSink
 from synthstream.publish.outlets import simulated, sink_of
 from synthstream.publish.windows import window
 from synthstream.release.display import card_of_stream
-from synthstream.release.models import Model
 from synthstream.release.release import Release
+from synthstream.release.rows import Model
 from synthstream.release.window import Moment, PointWindow, Window, moment_of
 from synthstream.schema.clock import due
 from synthstream.schema.coercion import Frame

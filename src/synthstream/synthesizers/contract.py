@@ -20,8 +20,8 @@ from synthstream.kernel.counters import Counter, State
 from synthstream.kernel.gate import Gate
 from synthstream.measured import Reading
 from synthstream.privacy import Claim
-from synthstream.release.models import Model, RowModel
 from synthstream.release.release import Release
+from synthstream.release.rows import Model, RowModel
 from synthstream.schema.schema import Schema
 from synthstream.workload import CodeArray, FloatArray, IntArray, Workload
 

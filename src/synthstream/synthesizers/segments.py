@@ -16,8 +16,8 @@ from synthstream.kernel.counters import State
 from synthstream.kernel.gate import Gate
 from synthstream.measured import Measured, Reading
 from synthstream.privacy import Claim
-from synthstream.release.models import Model, RowModel
 from synthstream.release.release import Release
+from synthstream.release.rows import Model, RowModel
 from synthstream.synthesizers.contract import History, Mechanism, Models, Synthesizer
 from synthstream.workload import CodeArray, FloatArray, IntArray
 
@@ -89,7 +89,7 @@ class Joined:
         return self.whole.number
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """See :class:`synthstream.release.models.Model`: of the segment's own."""
+        """See :class:`synthstream.release.rows.Model`: of the segment's own."""
         return self.own.arrays()
 
     def moved_from(self, before: Any) -> float:

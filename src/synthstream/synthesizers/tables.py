@@ -16,7 +16,7 @@ from synthstream.kernel.counters import State
 from synthstream.kernel.gate import Gate
 from synthstream.kernel.tables import Marginals, Refreshed
 from synthstream.measured import Measured, Reading, pack_tables, unpack_tables
-from synthstream.release.models import RowModel
+from synthstream.release.rows import RowModel
 from synthstream.release.tables import TableRelease
 from synthstream.strategies.times import Refreshes
 from synthstream.synthesizers import audit_targets, bounds, windowing

@@ -21,7 +21,7 @@ from synthstream.kernel.epochs import Epochs
 from synthstream.kernel.tables import Refreshed
 from synthstream.measured import Measured
 from synthstream.release.comparing import between_spans
-from synthstream.release.models import RowModel
+from synthstream.release.rows import RowModel
 from synthstream.release.series import only
 from synthstream.strategies.times import Refreshes
 from synthstream.synthesizers.contract import Synthesizer, WindowAsked, Windowed
