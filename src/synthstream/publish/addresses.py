@@ -36,18 +36,7 @@ _MOST = 64 << 20  # bytes of settings, and of a manifest: no server may fill the
 
 
 def located(place: str | Path | StreamConfig, *, simulate: bool = False) -> tuple[StreamConfig, ParquetSink]:
-    """A stream's public settings, and its releases, at a place.
-
-    Args:
-        place: a ``stream.toml``, or its configuration; a folder of releases, or a site that ``publish`` wrote; or the
-            http or https address of one of these two.
-        simulate: of a stream's own configuration: those of its simulated run.
-
-    Raises:
-        ConfigError: there is no valid configuration, or no ``settings.toml`` beside the releases.
-        NotReleased: the configuration has no ``[sink]``.
-        SinkError: a web server does not answer.
-    """
+    """A stream's public settings, and its releases, at a place: see :func:`synthstream.releases`."""
     served = isinstance(place, str) and place.startswith(_SCHEMES)
     if simulate and not isinstance(place, StreamConfig) and (served or Path(place).is_dir()):
         raise ConfigError(

@@ -45,7 +45,7 @@ def releases(place: str | Path | StreamConfig, *, simulate: bool = False, copy: 
             of kind ``files`` copies to.
 
     Raises:
-        ConfigError: there is no valid configuration.
+        ConfigError: there is no valid configuration, or no ``settings.toml`` beside the releases.
         NotReleased: it has no ``[sink]``.
         SinkError: a web server does not answer.
 

@@ -92,14 +92,10 @@ def since(measured: Measured, first: int) -> Measured:
 
 
 def lines(schema: Schema, found: Sequence[Measured], moment: Callable[[int], datetime], *, span: Span) -> pl.DataFrame:
-    """A line for each cell of small tables, of one tick after the other.
+    """A line for each cell of small tables, of one tick after the other: see :attr:`Release.series`.
 
     Args:
         moment: when a tick begins.
-
-    Returns:
-        ``tick``; ``start`` and ``end`` of what is counted, on the stream's own wall clock; ``column`` and ``value``,
-        null for the total; ``measured`` and ``stderr``, null if not known; ``span``.
     """
     tables = [(one, q) for one in found for q in range(len(one.workload.marginals))]
     of_columns = [one.workload.marginals[q] for one, q in tables]
