@@ -67,11 +67,8 @@ def source_retire(config: ConfigPath, file: File) -> None:
     """
     with _opened(config) as stream:
         anew = stream.corrections.retire(file)
-    say(
-        f"{file} is retired: a file of this name never counts again. {_STAYS}"
-        if anew
-        else f"{file} was retired before."
-    )
+    retired = f"{file} is retired: a file of this name never counts again. {_STAYS}"
+    say(retired if anew else f"{file} was retired before.")
 
 
 def forget_command(

@@ -150,15 +150,12 @@ def _print_promise(shown: Console, found: Plan) -> None:
             f"Time       about {float(f'{found.release_seconds:.2g}'):,g} s to compute the release of the last line "
             "below, measured on this machine"
         )
-    guess = (
-        " (assumed; with a guess of yours, --expect 500/day, errors are told in per cent, too)" if found.assumed else ""
-    )
-    shown.print(f"Events     {found.expected.words}{guess}")
+    assumed = " (assumed; with a guess of yours, --expect 500/day, errors are told in per cent, too)"
+    shown.print(f"Events     {found.expected.words}{assumed if found.assumed else ''}")
     shown.print(f"Errors     after {'; '.join(when_of(forecast) for forecast in found.forecasts)}")
     if len(found.budgets) > 1:
-        shown.print(
-            f"           eps {stated(found.budget.epsilon)} is what this stream has; other lines are to compare"
-        )
+        own = stated(found.budget.epsilon)
+        shown.print(f"           eps {own} is what this stream has; other lines are to compare")
 
 
 def _tables(found: Plan) -> Iterator[Table]:

@@ -102,8 +102,7 @@ def truth_of_points(found: History, *, progress: Steps) -> Truth:
 
     def count(codes: CodeArray, weights: IntArray | None) -> IntArray:
         places = np.ravel_multi_index([codes[:, i] >> s for i, s in enumerate(shifts)], sides)
-        found = np.bincount(places, weights=weights, minlength=nodes.height)
-        return found.round().astype(np.int64)
+        return np.bincount(places, weights=weights, minlength=nodes.height).round().astype(np.int64)
 
     return truth(found.config, found.sampled(), count=count, cells=nodes.height, progress=progress)
 

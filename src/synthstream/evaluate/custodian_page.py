@@ -103,9 +103,8 @@ def _of_tables(found: History, progress: Steps) -> dict[str, Any]:
 
 
 def _words(order: int) -> str:
-    return {0: "The total", 1: "Tables of one column", 2: "Tables of two columns"}.get(
-        order, f"Tables of {order} columns"
-    )
+    known = {0: "The total", 1: "Tables of one column", 2: "Tables of two columns"}
+    return known.get(order, f"Tables of {order} columns")
 
 
 def _yardsticks(workload: Workload, true: IntArray, newest: Cells, order: int) -> list[str]:

@@ -68,10 +68,9 @@ def noticed(config: StreamConfig, *, new: int = _NEWEST, back: int = 0) -> tuple
         if last is not None and (tick := last.tick - back) >= 0:
             builder = from_releases(config, sink, sink.measured, tick=tick, secure=True).once()
             newest, law = builder.whole(tick), partial(chance, gaussian=_all_gaussian(builder.claim))
-            ticks = increments(builder, tick)
-            told = tick - max(new, _BEFORE)
-            events = events_up_to(builder, tick)
-            return (*of_ticks(config, ticks, events, law, told=told), *of_columns(config, newest, law))
+            ticks, events = increments(builder, tick), events_up_to(builder, tick)
+            of_time = of_ticks(config, ticks, events, law, told=tick - max(new, _BEFORE))
+            return (*of_time, *of_columns(config, newest, law))
     return ()
 
 
@@ -234,9 +233,8 @@ def _of_column(column: Column, values: FloatArray, stderr: float, law: Law) -> I
                 why = "Are bounds the right ones, and do the polygons leave out no place?"
             words = f"{_percent(part, total)} of all events are {label!r}. {why} "
             yield Caution(name, f"{words}{_said(p, f'if only {100 * half:g} % of them were')}", max(p, _LEAST))
-    if isinstance(column, Category | Boolean) and not isinstance(
-        column, View | Districts
-    ):  # parts of places are often empty
+    of_place = isinstance(column, View | Districts)  # whose parts are often empty
+    if isinstance(column, Category | Boolean) and not of_place:
         fair = _OF_FAIR * total / size
         listed = zip(column.value_labels, values.tolist(), strict=False)
         odds = [(label, law(_z(fair - v, stderr))) for label, v in listed if v <= _ZERO * stderr]

@@ -80,9 +80,8 @@ class Rate:
             >>> Rate(number=1500, per="day").words
             '1,500 events a day'
         """
-        return (
-            f"{self.number:,g} event{'' if self.number == 1 else 's'} {'an' if self.per == 'hour' else 'a'} {self.per}"
-        )
+        events = f"{self.number:,g} event{'' if self.number == 1 else 's'}"
+        return f"{events} {'an' if self.per == 'hour' else 'a'} {self.per}"
 
 
 def moments_of(clock: Clock, at_ticks: Sequence[int] | None) -> dict[int, str]:

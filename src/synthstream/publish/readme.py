@@ -76,9 +76,8 @@ def within(unit: Unit) -> str:
     """
     if not unit.of_persons:
         return ""
-    return (
-        f"at most {unit.max_events} of each person{'' if unit.per is None else f' in a period of {spelled(unit.per)}'}"
-    )
+    period = "" if unit.per is None else f" in a period of {spelled(unit.per)}"
+    return f"at most {unit.max_events} of each person{period}"
 
 
 def left_out(unit: Unit) -> str:

@@ -165,11 +165,8 @@ class TableRelease(Located, Release):
         """All tables of the stream's workload in one frame, a row per cell: see :func:`cells` and :meth:`table`."""
         if self.files is not None:
             return self.files("tables.parquet")
-        count = self.model.counts(self.workload)
-        told = cells(self.schema, self.workload).with_columns(
-            count=pl.Series(count), **direct(self.measured, self.workload)
-        )
-        return told.with_columns(**self._dates())
+        counts = {"count": pl.Series(self.model.counts(self.workload)), **direct(self.measured, self.workload)}
+        return cells(self.schema, self.workload).with_columns(**counts, **self._dates())
 
 
 def _told(now: TableRelease, then: TableRelease, workload: Workload) -> dict[str, pl.Series]:

@@ -141,8 +141,7 @@ class _Site:
         plain = [place for place, text in enumerate(texts) if self._csv and not text.exists()]
         for place in progress(plain, "writing CSV"):  # beside a release's own files, which stay as they are
             tick, folder = self._found.ticks[place].tick, texts[place].parent
-            tables = extras.texts_of(self._found.sink.files(tick), self._found.config.clock, tick)
-            for name, data in tables.items():
+            for name, data in extras.texts_of(self._found.sink.files(tick), self._found.config.clock, tick).items():
                 self._put(folder / name, data)
             self._do("sync releases", partial(sync, folder))
         changed = self._put_latest() or bool(new or plain)
@@ -234,8 +233,7 @@ class _Site:
         content = found.sink.files(found.newest.tick)
         content |= extras.history(found, self._latest) | {LISTED: extras.listed(found)}
         content |= extras.texts_of(content, found.config.clock, found.newest.tick)
-        described = descriptions(found.config, beside=True)
-        content |= {name: text.encode() for name, text in described.items()}
+        content |= {name: text.encode() for name, text in descriptions(found.config, beside=True).items()}
         content |= {script: before.get(script) or library()}
         facts = self._explorer.facts(before.get("facts.js", b"").decode())
         name = found.config.publication.title or found.config.name
