@@ -307,9 +307,8 @@ def _summary(
     spent, horizon = stream.status()["spent"][-1], loaded.clock.horizon
     left = f", {len(stream.findings)} could not be" if stream.findings else ""
     counted = f"{files} new file(s) counted{left}" if loaded.log is None else f"{loaded.log.name} was read"
-    console.print(
-        f"{counted}, {new} new release(s); {closed} in all" + (f" of {horizon} paid for." if horizon else ".")
-    )
+    paid = f" of {horizon} paid for" if horizon else ""
+    console.print(f"{counted}, {new} new release(s); {closed} in all{paid}.")
     if not simulate and closed == new:  # the budget was spent now, not by an earlier run
         console.print(
             f"Spent: epsilon = {stated(spent['epsilon'])}, delta = {stated(spent['delta'])}, once, for "

@@ -213,9 +213,8 @@ def _interrupted(error: BaseException | None) -> bool:
 def _place(error: BaseException) -> str:
     """File and line of this package where an exception came from."""
     package = Path(__file__).parents[1]
-    frames = [
-        frame for frame in traceback.extract_tb(error.__traceback__) if Path(frame.filename).is_relative_to(package)
-    ]
+    stack = traceback.extract_tb(error.__traceback__)
+    frames = [frame for frame in stack if Path(frame.filename).is_relative_to(package)]
     if not frames:
         return "an unknown place"
     return f"{Path(frames[-1].filename).relative_to(package)}:{frames[-1].lineno}"

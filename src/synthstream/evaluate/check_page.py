@@ -140,9 +140,8 @@ def columns_of(found: Checked) -> Table:
     headings = ["Column", "Empty", "Unreadable", "Other", "Clamped low", "Clamped high", "Values that never occur"]
     rows = []
     for name, cells in _shown(found):
-        shares = [
-            percent(n, count) if n else "–" for n in (cells.empty, cells.unread, cells.other, cells.low, cells.high)
-        ]
+        odd = (cells.empty, cells.unread, cells.other, cells.low, cells.high)
+        shares = [percent(n, count) if n else "–" for n in odd]
         never = int((cells.listed == 0).sum())
         rows.append([name, *shares, f"{never} of {cells.listed.size}" if cells.listed.size else "–"])
     rows.sort(key=lambda row: set(row[1:6]) == {"–"})  # what is odd first
@@ -170,15 +169,13 @@ def check_page(found: Checked) -> str:
     """All of it as HTML."""
     rows = found.looked.rows
     by, ticks = found.by_tick()
-    charts = []
+    in_ticks, charts = [Bar(label=moment(start), value=number) for start, number in ticks], []
     for column in found.config.schema.columns:
         cells = rows.columns.get(column.name, Cells())
         if isinstance(column, Category) and cells.other and getattr(column, "located", True):
             bars = [Bar(label=text, value=number, muted=True) for text, number in cells.odd.head(_LISTED).iter_rows()]
-            head, more = bars[:12], bars[12:]
-            charts.append(
-                bar_chart(head, more=more, title=f"{column.name}: what fell into other", headings=("Text", "Rows"))
-            )
+            title = f"{column.name}: what fell into other"
+            charts.append(bar_chart(bars[:12], more=bars[12:], title=title, headings=("Text", "Rows")))
     return render(
         "check.html",
         title="A look at the private rows",
@@ -189,8 +186,6 @@ def check_page(found: Checked) -> str:
         rows=rows,
         columns=columns_of(found) if rows.count else None,
         persons=persons_of(found),
-        ticks=bar_chart(
-            [Bar(label=moment(start), value=number) for start, number in ticks], title=by, headings=("From", "Rows")
-        ),
+        ticks=bar_chart(in_ticks, title=by, headings=("From", "Rows")),
         charts=charts,
     )

@@ -159,9 +159,8 @@ def _worst(found: History, true: IntArray, newest: Cells) -> Table:
     named = cells(found.config.schema, found.workload)[order.tolist()]
     rows = []
     for cell, names in zip(order.tolist(), named.iter_rows(), strict=True):
-        parts = [
-            f"{column} = {value}" for column, value in zip(names[::2], names[1::2], strict=True) if column is not None
-        ]
+        pairs = zip(names[::2], names[1::2], strict=True)
+        parts = [f"{column} = {value}" for column, value in pairs if column is not None]
         whole = newest.since[cell] == 0 and np.isfinite(newest.measured[cell])
         rows.append(
             [

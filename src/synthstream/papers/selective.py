@@ -91,10 +91,8 @@ class Selective(InRounds):
     def step(self, state: State, counts: IntArray, gate: Gate, fitting: Fitting) -> tuple[State, Measured]:
         tick = int(state["t"])
         multiplier = np.array([self.total_multiplier])
-        place = self.workload.slice_of(())
-        after_total, released = self.total_counter.step(
-            inner(state, "total."), counts[place], gate, multiplier=multiplier
-        )
+        came = counts[self.workload.slice_of(())]
+        after_total, released = self.total_counter.step(inner(state, "total."), came, gate, multiplier=multiplier)
         total = float(np.rint(released[0] / RESOLUTION) * RESOLUTION)
         fitting.begin(total)
         after = dict(state) | outer(after_total, "total.")

@@ -164,11 +164,9 @@ def _of_times(column: Datetime, absent: str, common: dict[str, Any]) -> FieldFac
         low, high = int(column.edges[0]), int(column.edges[-1]) - 1
         words = f"The {column.part} of a time {zone}, from {low} to {high}. {absent}"
         return FieldFacts(kind="integer", description=words, minimum=low, maximum=high, **common)
-    low_time, high_time = (None if t is None else t.replace(tzinfo=None).isoformat() for t in (column.min, column.max))
+    begin, end = (None if t is None else t.replace(tzinfo=None).isoformat() for t in (column.min, column.max))
     words = f"A time {zone}. Counted in {column.bins} equal bins. {_INVENTED} {absent}"
-    return FieldFacts(
-        kind="datetime", description=words, minimum=low_time, maximum=high_time, bins=column.bins, **common
-    )
+    return FieldFacts(kind="datetime", description=words, minimum=begin, maximum=end, bins=column.bins, **common)
 
 
 def _said(value: object) -> str:

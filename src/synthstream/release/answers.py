@@ -184,9 +184,8 @@ def possible(schema: Schema, columns: Sequence[int], where: str) -> NDArray[np.b
     if asked is None or within is None:
         return np.ones(int(np.prod(sizes)), dtype=np.bool_)
     inside = within.any(axis=tuple(i for i, c in enumerate(asked) if c not in columns))
-    return np.broadcast_to(
-        inside.reshape([n if c in asked else 1 for c, n in zip(columns, sizes, strict=True)]), sizes
-    ).ravel()
+    shape = [n if c in asked else 1 for c, n in zip(columns, sizes, strict=True)]
+    return np.broadcast_to(inside.reshape(shape), sizes).ravel()
 
 
 def why_unmeasured(schema: Schema, workload: Workload, columns: Sequence[str], where: str | None) -> str:

@@ -43,12 +43,11 @@ class Box:
             if not isinstance(bound, int | float | np.number) or np.isnan(bound):
                 raise SchemaError(f"box: {name}: a bound must be a number, not {bound!r}")
         for name in lower.keys() & upper.keys():
-            if lower[name] > upper[name]:
-                raise SchemaError(
-                    f"box: {name}: its lower bound {lower[name]:g} is above its upper one {upper[name]:g}"
-                )
-            if lower[name] == upper[name]:
-                raise SchemaError(f"box: {name}: it has no width: both bounds are {lower[name]:g}")
+            low, high = lower[name], upper[name]
+            if low > high:
+                raise SchemaError(f"box: {name}: its lower bound {low:g} is above its upper one {high:g}")
+            if low == high:
+                raise SchemaError(f"box: {name}: it has no width: both bounds are {low:g}")
         for c in self.columns:
             if lower.get(c.name, c.min) >= c.max or upper.get(c.name, c.max) <= c.min:
                 ends = f"from {c.min:g} to {c.max:g}.{self._swapped}"

@@ -327,10 +327,8 @@ def _path(points: Sequence[tuple[float, float] | None]) -> str:
 
 def _lonely(points: Sequence[tuple[float, float] | None]) -> str:
     """Points without a neighbour, which no line would show: strokes of length 0, round at the ends."""
-    padded = [None, *points, None]
-    alone = [
-        p for a, p, b in zip(padded, points, padded[2:], strict=False) if p is not None and a is None and b is None
-    ]
+    neighbours = zip([None, *points], points, [*points[1:], None], strict=False)
+    alone = [p for before, p, after in neighbours if p is not None and before is None and after is None]
     return "".join(f"M{px:g} {py:g}h0" for px, py in alone)
 
 

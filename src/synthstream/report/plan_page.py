@@ -72,9 +72,8 @@ def _measured(found: Plan) -> list[tuple[str, str, Error]]:
         charts.append(("The number of all events", "Standard error of the running total.", partial(_stderr, 0)))
     for k in orders[:1] if alike else orders:
         title = "One cell of any table" if alike else f"One cell of a {_table_of(k)}"
-        charts.append(
-            (title, "A cell is one count: of a value, or of values together. Its standard error.", partial(_stderr, k))
-        )
+        note = "A cell is one count: of a value, or of values together. Its standard error."
+        charts.append((title, note, partial(_stderr, k)))
     if any(f.box is not None for f in found.forecasts):
         note = "A box is half of the values of each of two columns. Standard error of the sum of its cells."
         charts.append((_BOX, note, lambda f: f.box))

@@ -239,9 +239,9 @@ def _growth(ticks: Sequence[Tick], totals: Sequence[Cells]) -> Markup:
         for end, total in zip(high, totals, strict=True)
     ]
     top = max([t.rows for t in ticks] + [h for h in high if h is not None])
-    rows = [[until(t.end), str(t.tick), number(t.rows), m] for t, m in zip(ticks, measured, strict=True)]
     known = any(h is not None for h in high)
     columns = slice(4 if known else 3)
+    rows = [[until(t.end), str(t.tick), number(t.rows), m][columns] for t, m in zip(ticks, measured, strict=True)]
     return line_chart(
         [line],
         title="All events, running total",
@@ -249,9 +249,7 @@ def _growth(ticks: Sequence[Tick], totals: Sequence[Cells]) -> Markup:
         x=dates(ticks[0].end, ticks[-1].end),
         y=linear(0, max(top, 1.0)),
         y_label="events",
-        table=Table(
-            headings=["Events up to", "Tick", "Synthetic rows", RANGE][columns], rows=[row[columns] for row in rows]
-        ),
+        table=Table(headings=["Events up to", "Tick", "Synthetic rows", RANGE][columns], rows=rows),
         note=f"Band: what was measured, ± {number(REACH)} standard errors." if known and len(ticks) > 1 else "",
     )
 
