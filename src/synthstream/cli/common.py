@@ -26,8 +26,7 @@ T = TypeVar("T")
 
 ConfigPath = Annotated[Path, typer.Argument(help="The stream's configuration, stream.toml.", show_default=False)]
 Simulate = Annotated[
-    bool,
-    typer.Option("--simulate", help="Reproducible noise, own folders, releases stamped as not private."),
+    bool, typer.Option("--simulate", help="Reproducible noise, own folders, releases stamped as not private.")
 ]
 Unchecked = Annotated[
     bool,

@@ -34,8 +34,7 @@ _Feature = Annotated[
     typer.Option(metavar="NAME|KEY=NAME", help="Of that file, the features that a property names so; left out: all."),
 ]
 _OfPlace = Annotated[
-    str | None,
-    typer.Option("--place", metavar="NAME", help="Which place the polygons are of, if there are several."),
+    str | None, typer.Option("--place", metavar="NAME", help="Which place the polygons are of, if there are several.")
 ]
 _UNKNOWN = "measured: nothing that passed the gate tells this."
 _NOTHING = (
@@ -199,8 +198,7 @@ def _bounds(box: list[str]) -> tuple[dict[str, float], dict[str, float]]:
 def series_command(
     place: Place,
     columns: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="COLUMN", help="Whose values to count apart; left out: all events."),
+        list[str] | None, typer.Argument(metavar="COLUMN", help="Whose values to count apart; left out: all events.")
     ] = None,
     every: Annotated[
         str | None, typer.Option(metavar="4w|1mo|1q|1y", help="Length of a step; left out: a tick.")

@@ -30,9 +30,7 @@ _FORMATS = ("csv", "parquet", "jsonl")
 Place = Annotated[
     str,
     typer.Argument(
-        metavar="RELEASES",
-        help="A stream.toml, a folder of releases, or the http address of one.",
-        show_default=False,
+        metavar="RELEASES", help="A stream.toml, a folder of releases, or the http address of one.", show_default=False
     ),
 ]
 Where = Annotated[
