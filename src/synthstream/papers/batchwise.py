@@ -45,6 +45,7 @@ class Batchwise(InRounds):
     """
 
     theorem: ClassVar[str] = "batchwise"
+    afresh: ClassVar[bool] = True
 
     @property
     def counters(self) -> tuple[Counter, ...]:
@@ -94,13 +95,7 @@ class Batchwise(InRounds):
         signed = {position: sign * values for position, values in measured.items()}
         return {"t": np.array(tick + 1)}, self._measured(tick, signed, total)
 
-    def _sign(self, total: float) -> int:
-        return -1 if total < 0 else 1
-
     def _draw(self, exact: IntArray, multiplier: float, gate: Gate) -> FloatArray:
         """Counts with fresh noise."""
         begun = self.counter.init(exact.size)
         return self.counter.step(begun, exact, gate, multiplier=np.full(exact.size, multiplier))[1]
-
-    def _since(self, tick: int) -> int:
-        return tick

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -58,6 +58,9 @@ class InRounds(TableMechanism, ABC):
     Raises:
         ValueError: an argument is out of range, or the budget is too small.
     """
+
+    # Whether a measurement counts the events of its own tick; otherwise those of all ticks so far.
+    afresh: ClassVar[bool] = False
 
     picks: int
     queries: Queries = "workloads"
@@ -230,12 +233,13 @@ class InRounds(TableMechanism, ABC):
         chosen = [self.workload.place[marginal] for marginal in measured.workload.marginals if marginal]
         return [tables.index(table) for table in chosen]
 
-    def _sign(self, total: float) -> int:  # noqa: ARG002
+    def _sign(self, total: float) -> int:
         """-1 if what is fitted is the opposite of what was measured."""
-        return 1
+        return -1 if self.afresh and total < 0 else 1
 
     def _unpacked(self, tick: int, positions: list[int], values: FloatArray) -> Measured:
-        return self.measured(tick, positions, values, since=np.full(len(positions), self._since(tick), dtype=np.int64))
+        since = np.full(len(positions), tick if self.afresh else 0, dtype=np.int64)
+        return self.measured(tick, positions, values, since=since)
 
     def pack(self, measured: Measured) -> IntArray:
         """What passed the gate at one tick as integers, for the store."""
@@ -250,10 +254,6 @@ class InRounds(TableMechanism, ABC):
             order, released = released[1:number], released[number:]
         positions, values = unpack_tables(released, resolution=RESOLUTION)
         return replace(self._unpacked(tick, positions, values), order=order)
-
-    @abstractmethod
-    def _since(self, tick: int) -> int:
-        """First tick whose events a measurement counts."""
 
     @abstractmethod
     def init(self) -> State:

@@ -7,7 +7,6 @@ from functools import cached_property, lru_cache
 from typing import ClassVar
 
 import numpy as np
-from typing_extensions import override
 
 from synthstream.kernel.counters import Counter, State
 from synthstream.kernel.counters.base import inner, outer
@@ -127,10 +126,6 @@ class Selective(InRounds):
         unique, inverse = np.unique(calls, return_inverse=True)
         added = np.array([_added(self.counter, int(t) - 1, int(t), multiplier=self.multiplier) for t in unique])
         return np.sqrt(2 / np.pi * added / ticks)[inverse]
-
-    @override
-    def _since(self, tick: int) -> int:
-        return 0
 
 
 _added = lru_cache(maxsize=100_000)(of_difference)
