@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 from typing_extensions import override
@@ -36,6 +36,8 @@ class NodeCounter(Counter):
     A subclass says which spans cover a prefix. Its cost is the largest sum of 1 / factor over the spans that hold one
     tick, and must be at most 1 (theorem ``nodes``).
     """
+
+    theorem: ClassVar[str] = "nodes"
 
     noise: Noise = "laplace"
 

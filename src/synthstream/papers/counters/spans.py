@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar
 
 from typing_extensions import override
 
@@ -29,8 +28,6 @@ class Block(NodeCounter):
     Time, memory:   O(cells) amortised per tick; state 2 numbers a cell for each tick of the open block
     Reference:      Chan, Shi, Song 2011, "Two-Level Counting Mechanism"; Kumar, Strohmer, Vershynin, Algorithm 4
     """
-
-    theorem: ClassVar[str] = "nodes"
 
     @override
     def factor(self, n: int) -> int:
@@ -78,7 +75,6 @@ class Binary(NodeCounter):
     Reference:      Chan, Shi, Song 2011, "Binary Mechanism"; Dwork, Naor, Pitassi, Rothblum 2010
     """
 
-    theorem: ClassVar[str] = "nodes"
     horizon: int
 
     def cover(self, n: int) -> list[Span]:
@@ -105,7 +101,6 @@ class Hybrid(NodeCounter):
     Reference:      Chan, Shi, Song 2011, "Hybrid Mechanism"
     """
 
-    theorem: ClassVar[str] = "nodes"
     horizon: int | None = None
 
     def cover(self, n: int) -> list[Span]:
