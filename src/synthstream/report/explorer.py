@@ -81,9 +81,8 @@ class Explorer:
         ends = np.array([self._covariance(s, last) for s in (0, last // 2, last)])
         orders = self._found.workload.order
         keys = [(int(orders[q]), *ends[:, q].round(9).tolist()) for q in range(len(orders))]
-        first = {key: keys.index(key) for key in keys}
-        places = list(first)
-        return [places.index(key) for key in keys], list(first.values())
+        numbers = {key: number for number, key in enumerate(dict.fromkeys(keys))}
+        return [numbers[key] for key in keys], [keys.index(key) for key in numbers]
 
     @cached_property
     def tables(self) -> list[Explored]:
