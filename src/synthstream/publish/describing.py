@@ -54,7 +54,7 @@ def rows_fields(config: StreamConfig, manifest: Mapping[str, Any]) -> list[Field
     weighted = "population" in manifest and config.sink is not None and config.sink.rows == "total"
     weight = [FieldFacts(name, "integer", words, minimum=1, empty=False)] if weighted else []
     columns = config.schema.columns
-    return [*(_with_words(_of_rows(column), column) for column in columns), *_of_coordinates(columns), *weight]
+    return [*map(_of_rows, columns), *_of_coordinates(columns), *weight]
 
 
 def _of_coordinates(columns: Sequence[Column]) -> Iterator[FieldFacts]:
@@ -95,49 +95,41 @@ def measured_fields() -> list[FieldFacts]:
     return [FieldFacts("released", "integer", words, empty=False)]
 
 
-def _with_words(field: FieldFacts, column: Column) -> FieldFacts:
-    """The same, with what the configuration tells of the column."""
-    words, unit = column.words, column.words.unit
-    parts = (words.description and words.description.rstrip(".") + ".", field.description, unit and f"Unit: {unit}.")
-    return replace(field, title=words.label, unit=unit, description=" ".join(part for part in parts if part))
-
-
 def _of_rows(column: Column) -> FieldFacts:
-    fold = getattr(column, "missing", None)
-    empty = MISSING in column.own_cells
-    absent = "Null stands for missing." if empty else f"Missing cells count as {_said(fold)}."
-    common: dict[str, Any] = {"name": column.name, "empty": empty}
+    """A column of rows, with what the configuration tells of it, and what missing cells are."""
+    field, about, empty = _of_kind(column), column.words, MISSING in column.own_cells
+    fold = _said(getattr(column, "missing", None))
+    absent = "Null stands for missing." if empty else f"Missing cells count as {fold}."
+    described = about.description and about.description.rstrip(".") + "."
+    words = " ".join(filter(None, (described, field.description, absent, about.unit and f"Unit: {about.unit}.")))
+    return replace(field, title=about.label, unit=about.unit, empty=empty, description=words)
+
+
+def _of_kind(column: Column) -> FieldFacts:
     if isinstance(column, View):
         halved = " and ".join(column.coordinates)
         words = (
             f"A cell of the place {column.place}: a digit for each time that {halved} are halved, the first one first."
         )
         upper = " plus ".join(f"{2**k} in the upper half of {name}" for k, name in enumerate(column.coordinates[::-1]))
-        words = f"{words} It is {upper}. other: outside."
-        return FieldFacts(kind="string", description=f"{words} {absent}", **common)
+        return FieldFacts(column.name, "string", f"{words} It is {upper}. other: outside.")
     if isinstance(column, Category):
-        values = tuple(label for label in column.labels if not (empty and label == MISSING))
+        values = tuple(label for label in column.labels if label != MISSING or MISSING not in column.own_cells)
         rest = "other" if column.other is None else column.other
-        words = f"One of {len(column.values)} values; any other value counts as {rest}. {absent}"
+        words = f"One of {len(column.values)} values; any other value counts as {rest}."
         if isinstance(column, Districts):
-            words = f"The region that {' and '.join(column.sources)} lie in. other: none. {absent}"
-        return FieldFacts(kind="string", description=words, values=values, **common)
+            words = f"The region that {' and '.join(column.sources)} lie in. other: none."
+        return FieldFacts(column.name, "string", words, values=values)
     if isinstance(column, Boolean):
-        return FieldFacts(kind="boolean", description=f"True or false. {absent}", **common)
+        return FieldFacts(column.name, "boolean", "True or false.")
     if isinstance(column, Datetime):
-        return _of_times(column, absent, common)
+        return _of_times(column)
     if isinstance(column, Integer | Number | Coordinate):
         bins, cut = (None, "") if isinstance(column, Coordinate) else _cut(column)
         whole = isinstance(column, Integer)
         words = f"A {'whole ' if whole else ''}number from {column.min} to {column.max}; values beyond are moved there."
-        return FieldFacts(
-            kind="integer" if whole else "number",
-            description=f"{words}{cut} {absent}",
-            minimum=column.min,
-            maximum=column.max,
-            bins=bins,
-            **common,
-        )
+        kind: Kind = "integer" if whole else "number"
+        return FieldFacts(column.name, kind, words + cut, minimum=column.min, maximum=column.max, bins=bins)
     raise TypeError(f"{type(column).__name__}: nobody has said how to describe such a column")
 
 
@@ -158,15 +150,15 @@ def _cut(column: Integer | Number) -> tuple[int | None, str]:
     return bins, f" Counted in {how}. {_INVENTED}"
 
 
-def _of_times(column: Datetime, absent: str, common: dict[str, Any]) -> FieldFacts:
+def _of_times(column: Datetime) -> FieldFacts:
     zone = f"on the wall clock of {column.timezone}"
     if column.part is not None:
         low, high = int(column.edges[0]), int(column.edges[-1]) - 1
-        words = f"The {column.part} of a time {zone}, from {low} to {high}. {absent}"
-        return FieldFacts(kind="integer", description=words, minimum=low, maximum=high, **common)
+        words = f"The {column.part} of a time {zone}, from {low} to {high}."
+        return FieldFacts(column.name, "integer", words, minimum=low, maximum=high)
     begin, end = (None if t is None else t.replace(tzinfo=None).isoformat() for t in (column.min, column.max))
-    words = f"A time {zone}. Counted in {column.bins} equal bins. {_INVENTED} {absent}"
-    return FieldFacts(kind="datetime", description=words, minimum=begin, maximum=end, bins=column.bins, **common)
+    words = f"A time {zone}. Counted in {column.bins} equal bins. {_INVENTED}"
+    return FieldFacts(column.name, "datetime", words, minimum=begin, maximum=end, bins=column.bins)
 
 
 def _said(value: object) -> str:
