@@ -159,26 +159,18 @@ def of_ticks(
     p = law(_z(most.events - total / 2, most.stderr + stderr / 2)) * len(ticks)
     who = "Without column in [clock] all rows" if config.clock.column is None else "Rows whose times cannot be read"
     if most.events >= _ALMOST * total and p <= _BY_CHANCE:
-        yield Caution(
-            "clock",
-            f"{_percent(most.events, total)} of all events fell into tick {most.tick} ({_day(config, most.tick)}), one "
-            f"of {ticks[-1].tick + 1:,}. {who} count in the tick that is open. "
-            f"{_said(p, 'if only half of them fell into it')}",
-            max(p, _LEAST),
-        )
+        words = f"{_percent(most.events, total)} of all events fell into tick {most.tick} ({_day(config, most.tick)}), "
+        words += f"one of {ticks[-1].tick + 1:,}. {who} count in the tick that is open."
+        yield _seen("clock", words, p, "if only half of them fell into it")
     for word, what in (("empty", "less than half of"), ("doubled", "more than one and a half times")):
         found = [(tick, p) for tick, p in _unlike(ticks, word, law) if p <= _BY_CHANCE]
         if found and found[-1][0].tick > told:
             tick, p = found[-1]
             many = "" if len(found) == 1 else f" So did {len(found) - 1:,} more of the newest {len(ticks):,}."
             sure, why = (f", give or take {tick.stderr:,.0f}", "Noise") if tick.stderr else ("", "Chance")
-            yield Caution(
-                f"tick {tick.tick}",
-                f"Tick {tick.tick} ({_day(config, tick.tick)}) brought {tick.events:,.0f} events{sure}: {what} any of "
-                f"the ticks before it.{many} Did rows come late, twice, or not at all? "
-                f"{_said(p, 'if it were as large as that', why=why)}",
-                max(p, _LEAST),
-            )
+            words = f"Tick {tick.tick} ({_day(config, tick.tick)}) brought {tick.events:,.0f} events{sure}: {what} any "
+            words += f"of the ticks before it.{many} Did rows come late, twice, or not at all?"
+            yield _seen(f"tick {tick.tick}", words, p, "if it were as large as that", why=why)
 
 
 def _unlike(ticks: list[Tick], word: str, law: Law) -> Iterator[tuple[Tick, float]]:
@@ -231,8 +223,8 @@ def _of_column(column: Column, values: FloatArray, stderr: float, law: Law) -> I
                 why = "Are bounds the right ones, and in the order of coordinates? Are these numbers?"
             if isinstance(column, Districts) and label == OTHER:
                 why = "Are bounds the right ones, and do the polygons leave out no place?"
-            words = f"{_percent(part, total)} of all events are {label!r}. {why} "
-            yield Caution(name, f"{words}{_said(p, f'if only {100 * half:g} % of them were')}", max(p, _LEAST))
+            words = f"{_percent(part, total)} of all events are {label!r}. {why}"
+            yield _seen(name, words, p, f"if only {100 * half:g} % of them were")
     of_place = isinstance(column, View | Districts)  # whose parts are often empty
     if isinstance(column, Category | Boolean) and not of_place:
         fair = _OF_FAIR * total / size
@@ -242,18 +234,18 @@ def _of_column(column: Column, values: FloatArray, stderr: float, law: Law) -> I
         if never:
             shown = ", ".join(repr(label) for label, _ in never[:_NAMED])
             more = "" if len(never) <= _NAMED else f" and {len(never) - _NAMED:,} more"
-            p = max(p for _, p in never)
-            words = f"No event seems to be {shown}{more}. Is it written so in the rows? "
-            yield Caution(name, f"{words}{_said(p, f'if {fair:,.0f} were')}", max(p, _LEAST))
+            words = f"No event seems to be {shown}{more}. Is it written so in the rows?"
+            yield _seen(name, words, max(p for _, p in never), f"if {fair:,.0f} were")
 
 
 def _z(gap: float, stderr: float) -> float:
     return gap / stderr if stderr > 0 else math.inf * np.sign(gap) if gap else 0.0
 
 
-def _said(p: float, otherwise: str, *, why: str = "Noise") -> str:
+def _seen(about: str, words: str, p: float, otherwise: str, *, why: str = "Noise") -> Caution:
     shown = f"below {_LEAST:g}" if p < _LEAST else f"of at most {p:.1g}"
-    return f"{why} alone would show that with a probability {shown} {otherwise}."
+    words += f" {why} alone would show that with a probability {shown} {otherwise}."
+    return Caution(about, words, max(p, _LEAST))
 
 
 def _percent(part: float, total: float) -> str:
