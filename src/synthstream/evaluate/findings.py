@@ -258,19 +258,14 @@ def _empty_ticks(looked: Looked, over: int, open_tick: int) -> Iterator[Finding]
     if most and most >= _ONE_TICK * sum(held.values()):
         words = f"{percent(most, sum(held.values()))} of the rows would count in one tick of {waiting:,} that are over."
         yield Finding(level=Level.STOP, about="[clock]", words=words)
-    first, last = min(held, default=0), max(held, default=open_tick)
-    if open_tick == 0 and (level := _level(first, waiting, _EMPTY_END)):
-        words = (
-            f"{waiting:,} ticks are over and would be released at once; the first {first:,} of them have no row here. "
-            "If it is publicly known where the data begin, say so as start in [clock]."
-        )
-        yield Finding(level=level, about="[clock] start", words=words)
-    if level := _level(over - 1 - last, waiting, _EMPTY_END):
-        words = (
-            f"{waiting:,} ticks are over and would be released at once; the last {over - 1 - last:,} of them have no "
-            "row here. If it is publicly known where the data end, say so as until in [clock]."
-        )
-        yield Finding(level=level, about="[clock] until", words=words)
+    before, after = 0 if open_tick else min(held, default=0), over - 1 - max(held, default=open_tick)
+    for empty, where, does, key in ((before, "first", "begin", "start"), (after, "last", "end", "until")):
+        if level := _level(empty, waiting, _EMPTY_END):
+            words = (
+                f"{waiting:,} ticks are over and would be released at once; the {where} {empty:,} of them have no row "
+                f"here. If it is publicly known where the data {does}, say so as {key} in [clock]."
+            )
+            yield Finding(level=level, about=f"[clock] {key}", words=words)
 
 
 def _zones(config: StreamConfig, looked: Looked) -> Iterator[Finding]:

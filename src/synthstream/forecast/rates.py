@@ -52,16 +52,12 @@ class Rate:
             ConfigError: it is written otherwise, or is not above 0.
         """
         found = _WRITTEN.fullmatch(text)
-        if found is None:
-            bare = re.fullmatch(r"\s*[0-9][0-9_,.]*\s*", text)
-            raise ConfigError(
-                f"expect = {text.strip()}: in what time? Say {text.strip()}/day, /hour, /week, /month, /year or /tick"
-                if bare
-                else f"expect = {text}: {_FIX}"
-            )
-        per = found[2].lower()
+        if found is None and re.fullmatch(r"\s*[0-9][0-9_,.]*\s*", text):
+            bare = text.strip()
+            raise ConfigError(f"expect = {bare}: in what time? Say {bare}/day, /hour, /week, /month, /year or /tick")
+        per = "" if found is None else found[2].lower()
         per = _SHORT.get(per, per)
-        if per not in (*_SECONDS, "tick"):
+        if found is None or per not in (*_SECONDS, "tick"):
             raise ConfigError(f"expect = {text}: {_FIX}")
         number = float(found[1].replace(",", "").replace("_", ""))
         if not 0 < number < 1e15:

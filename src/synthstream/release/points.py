@@ -152,12 +152,10 @@ class PointRelease(Release):
             SchemaError: they are not of one stream, or not in this order, or such differences are not known.
         """
         then = self._comparable(earlier)
-        if columns is not None or self.since is None:
-            raise SchemaError(
-                "compare: a stream of points has no tables of columns; leave them out"
-                if columns is not None
-                else f"compare: the error of such a difference is not known; ask each for {self._of_a_box}"
-            )
+        if columns is not None:
+            raise SchemaError("compare: a stream of points has no tables of columns; leave them out")
+        if self.since is None:
+            raise SchemaError(f"compare: the error of such a difference is not known; ask each for {self._of_a_box}")
         levels = zip(self.model.levels(), then.model.levels(), self.since(then.tick).known(_LISTED + 1), strict=False)
         found = [
             self._places(level).with_columns(then=old, now=new, difference=new - old, measured=known, stderr=stderr)
