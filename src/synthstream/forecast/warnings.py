@@ -346,55 +346,54 @@ def deviation(tables: Mapping[int, int]) -> str:
     return f"Real errors may be smaller, or larger by up to about half{larger}."
 
 
-def notes_of(config: StreamConfig, at_ticks: Sequence[int] | None = None) -> tuple[str, ...]:
+def notes_of(config: StreamConfig, at_ticks: Sequence[int] | None = None) -> Iterator[str]:
     """What else is good to know.
 
     Args:
         at_ticks: numbers of ticks that were asked for.
     """
-    notes, horizon = [], config.own_clock.horizon
+    horizon = config.own_clock.horizon
     if later := [f"tick {ticks:,}" for ticks in sorted(set(at_ticks or ())) if horizon is not None and ticks > horizon]:
         beyond = f"In place of later ones ({', '.join(later)}) stands the last one, the horizon."
-        notes.append(f"The budget covers {horizon:,} ticks. {beyond}")
+        yield f"The budget covers {horizon:,} ticks. {beyond}"
     if config.clock.wait is not None:
-        notes.append(
+        yield (
             f"Each tick is closed {config.clock.wait} after its end. Rows that come until then count in their own "
             "tick, later ones in the tick that is open when they come."
         )
     if config.clock.until is None and config.source is not None:
-        notes.append(
+        yield (
             "No until in [clock]: run releases every tick that is over by the machine's clock, with events or without. "
             "Where the data end earlier, say when."
         )
     if config.op is not None and config.synthesizer.points:
-        notes.append(
+        yield (
             "The forecast assumes that one row in three takes an event away. Noise grows with the number of all rows: "
             "if more events are taken away, the error is larger for the same number of events left."
         )
     elif config.op is not None:
-        notes.append(
+        yield (
             "All events that are expected are taken to stay. Where rows take many away, as discharges do from a count "
             "of beds in use, what is left is less, and an error is a larger part of it than is said here."
         )
     if config.privacy.unit.of_persons:
-        notes.append(
+        yield (
             f"{limited(config.privacy.unit)} All events that are expected are taken to count: where people have more "
             "than their limit, expect only those within it, or errors in per cent are told too small."
         )
     if config.schema.region is not None:
-        notes.append(
+        yield (
             f"Region: {100 * config.schema.region.share:.3g} % of the box lies in the polygons, and all published "
             "points. Events outside count in the nearest cell inside."
         )
         if config.schema.region.beyond > BEYOND:
             share = f"{100 * config.schema.region.beyond:.2g} % of the polygons' area"
-            notes.append(f"Region: {share} lies outside of the box. Events there count in the nearest cell inside.")
+            yield f"Region: {share} lies outside of the box. Events there count in the nearest cell inside."
     if config.schema.places and not config.synthesizer.listed:
-        notes.append(f"Places: {words_of(config.schema)} Grids get a part of the budget of their own.")
+        yield f"Places: {words_of(config.schema)} Grids get a part of the budget of their own."
     if allowed := config.constraints.words(config.schema):
-        notes.append(
+        yield (
             f"Constraints: {allowed} Published rows hold no other one. Private rows are counted as they are, and the "
             "forecast takes no account of constraints."
         )
-    notes.append("Budgets of streams about the same people add up: two such streams would cost twice the epsilon.")
-    return tuple(notes)
+    yield "Budgets of streams about the same people add up: two such streams would cost twice the epsilon."

@@ -151,6 +151,7 @@ def _of_tables(found: History, progress: Steps) -> dict[str, Any]:
     columns = progress([c for c in range(len(found.config.schema.columns)) if c not in grids], "drawing columns")
     cards = [card(found, i, history) for i in columns]
     listed = pairs(found, newest)
+    several = len(listed) > 1 or len(found.config.schema.columns) == 2
     grid, of_places = grid_of_tables(found, newest), grids_of_places(found, newest)
     maps = [] if grid is None else [map_of(grid, found.newest)]
     maps += [map_of(one, found.newest, what=what) for what, one in of_places]
@@ -165,9 +166,7 @@ def _of_tables(found: History, progress: Steps) -> dict[str, Any]:
         "growth": _growth(ticks, totals),
         "recent": recent(found),
         "cards": [c for c in cards if c is not None],
-        "association": _association(found, listed)
-        if len(listed) > 1 or len(found.config.schema.columns) == 2
-        else None,
+        "association": _association(found, listed) if several else None,
         "noise_known": any(pair.chance is not None for pair in listed),
         "maps": maps,
         "degrees": True,
