@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 
 from markupsafe import Markup
@@ -32,7 +32,7 @@ def plan_page(found: Plan) -> str:
         stamp="",
         plan=found,
         promise=promise_of(found.promise),
-        facts=_facts(found),
+        facts=list(_facts(found)),
         deviation=deviation(found.tables),
         measured=[_chart(found, title, note, error) for title, note, error in _measured(found)],
         rows=[_chart(found, title, note, error) for title, note, error in _rows(found)],
@@ -40,63 +40,53 @@ def plan_page(found: Plan) -> str:
     )
 
 
-def _facts(found: Plan) -> list[tuple[str, str, str]]:
+def _facts(found: Plan) -> Iterator[tuple[str, str, str]]:
     """The page's key figures: what, how much, and a remark."""
     epsilon, delta = found.promise["epsilon"], found.promise["delta"]
     remark = f"delta {small(delta)}" if delta else "pure"
     parts = f"; epsilon {stated(found.budget.epsilon)} from the cut on" if "parts" in found.promise else ""
-    facts = [
-        ("Budget", f"epsilon {stated(epsilon)}", f"{remark}, for everything that is ever published{parts}"),
-        ("Protected", "a person" if found.claim.unit.of_persons else "one event", found.claim.unit.words),
-        ("Cells", f"{found.cells:,}", "at most" if not found.tables else f"in {sum(found.tables.values()):,} tables"),
-        (
-            "Memory",
-            f"{found.memory_bytes / 1e6:,.0f} MB",
-            f"on disk up to {size_of(found.state_bytes)}, and {size_of(found.tick_bytes)} a tick",
-        ),
-    ]
+    yield "Budget", f"epsilon {stated(epsilon)}", f"{remark}, for everything that is ever published{parts}"
+    yield "Protected", "a person" if found.claim.unit.of_persons else "one event", found.claim.unit.words
+    yield "Cells", f"{found.cells:,}", f"in {sum(found.tables.values()):,} tables" if found.tables else "at most"
+    disk = f"on disk up to {size_of(found.state_bytes)}, and {size_of(found.tick_bytes)} a tick"
+    yield "Memory", f"{found.memory_bytes / 1e6:,.0f} MB", disk
     if found.release_seconds is not None:
         time = f"{float(f'{found.release_seconds:.2g}'):,g} s"
-        facts.append(("Time", time, "to compute the release of the last line, on this machine"))
+        yield "Time", time, "to compute the release of the last line, on this machine"
     guess = "assumed: no rate was given" if found.assumed else "a public guess"
-    facts.append(("Events", f"{found.expected.number:,g} a {found.expected.per}", guess))
-    return facts
+    yield "Events", f"{found.expected.number:,g} a {found.expected.per}", guess
 
 
-def _measured(found: Plan) -> list[tuple[str, str, Error]]:
+def _measured(found: Plan) -> Iterator[tuple[str, str, Error]]:
     """Errors of measured counts: title, note, and where they stand."""
-    charts: list[tuple[str, str, Error]] = []
     orders = sorted(k for k in found.forecasts[0].stderr if k)
     alike = all(math.isclose(f.stderr[k], f.stderr[orders[0]], rel_tol=1e-6) for f in found.forecasts for k in orders)
     if 0 in found.forecasts[0].stderr:
-        charts.append(("The number of all events", "Standard error of the running total.", partial(_stderr, 0)))
+        yield "The number of all events", "Standard error of the running total.", partial(_stderr, 0)
     for k in orders[:1] if alike else orders:
         title = "One cell of any table" if alike else f"One cell of a {_table_of(k)}"
         note = "A cell is one count: of a value, or of values together. Its standard error."
-        charts.append((title, note, partial(_stderr, k)))
+        yield title, note, partial(_stderr, k)
     if any(f.box is not None for f in found.forecasts):
         note = "A box is half of the values of each of two columns. Standard error of the sum of its cells."
-        charts.append((_BOX, note, lambda f: f.box))
-    return charts
+        yield _BOX, note, lambda f: f.box
 
 
-def _rows(found: Plan) -> list[tuple[str, str, Error]]:
+def _rows(found: Plan) -> Iterator[tuple[str, str, Error]]:
     """Errors of published rows, in events, and in per cent if somebody said how many there will be."""
     first = next((f.rows for f in found.forecasts if f.rows is not None), None)
     if first is None:
-        return []
-    charts: list[tuple[str, str, Error]] = []
+        return
     for k in sorted(first.table_error):
         note = "Sum of absolute errors over all cells, mean over tables."
-        charts.append((f"A {_table_of(k)}", note, partial(_table_error, k)))
+        yield f"A {_table_of(k)}", note, partial(_table_error, k)
     title, note = "A box: half of each column", "A box is half of the range of each column."
     if found.tables:
         title, note = _BOX, "A box is half of the values of each of two columns; counted in the rows."
-    charts.append((title, note, lambda f: None if f.rows is None else f.rows.box))
+    yield title, note, lambda f: None if f.rows is None else f.rows.box
     if first.distance is not None:
         note = "How far points are off on average, as a part of a column's range (Wasserstein distance). 0.05: by 5%."
-        charts.append(("Distance", note, lambda f: None if f.rows is None else f.rows.distance))
-    return charts
+        yield "Distance", note, lambda f: None if f.rows is None else f.rows.distance
 
 
 def _table_of(order: int) -> str:
