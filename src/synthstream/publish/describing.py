@@ -71,7 +71,7 @@ def _of_coordinates(columns: Sequence[Column]) -> Iterator[FieldFacts]:
 
 def tables_fields(config: StreamConfig) -> list[FieldFacts]:
     """The columns of ``tables.parquet``."""
-    return _of_nodes(config) if config.workload is None else _of_tables(config)
+    return [*(_of_nodes if config.workload is None else _of_tables)(config), *_dates()]
 
 
 def series_fields(config: StreamConfig) -> list[FieldFacts]:
@@ -167,27 +167,23 @@ def _said(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _of_tables(config: StreamConfig) -> list[FieldFacts]:
-    fields: list[FieldFacts] = []
-    late = "Last tick that measured counts: larger tables are measured when the stream has grown."
+def _of_tables(config: StreamConfig) -> Iterator[FieldFacts]:
     order = 0 if config.workload is None else max(len(marginal) for marginal in config.workload.marginals)
     for k in range(1, order + 1):
         words = f"Name of column {k} of a table; null if the table has fewer columns."
-        fields.append(FieldFacts(f"column_{k}", "string", words, values=config.schema.names))
+        yield FieldFacts(f"column_{k}", "string", words, values=config.schema.names)
         words = f"Its value, or bin, in this cell; {MISSING} and other are cells of their own."
-        fields.append(FieldFacts(f"value_{k}", "string", words))
+        yield FieldFacts(f"value_{k}", "string", words)
     refreshed = config.measures == "refresh"
     when = "" if refreshed else " at this tick"
     noisy = f"The noisy count of the cell; may be negative. Null if it was not measured{when}."
-    return [
-        *fields,
-        FieldFacts("count", "integer", f"Number of synthetic rows in the cell. {_UNKNOWN}", minimum=0, empty=False),
-        FieldFacts("measured", "number", noisy),
-        FieldFacts("stderr", "number", _ERROR),
-        FieldFacts("since", "integer", "First tick that measured counts."),
-        *([FieldFacts("measured_at", "integer", late)] if refreshed else []),
-        *_dates(),
-    ]
+    yield FieldFacts("count", "integer", f"Number of synthetic rows in the cell. {_UNKNOWN}", minimum=0, empty=False)
+    yield FieldFacts("measured", "number", noisy)
+    yield FieldFacts("stderr", "number", _ERROR)
+    yield FieldFacts("since", "integer", "First tick that measured counts.")
+    if refreshed:
+        late = "Last tick that measured counts: larger tables are measured when the stream has grown."
+        yield FieldFacts("measured_at", "integer", late)
 
 
 def _dates() -> list[FieldFacts]:
@@ -201,24 +197,21 @@ def _dates() -> list[FieldFacts]:
     ]
 
 
-def _of_nodes(config: StreamConfig) -> list[FieldFacts]:
-    fields = [
-        FieldFacts("level", "integer", "How often the box was cut in halves.", minimum=0, empty=False),
-        FieldFacts("node", "integer", "Number of the part on its level.", minimum=0, empty=False),
-    ]
+def _of_nodes(config: StreamConfig) -> Iterator[FieldFacts]:
+    yield FieldFacts("level", "integer", "How often the box was cut in halves.", minimum=0, empty=False)
+    yield FieldFacts("node", "integer", "Number of the part on its level.", minimum=0, empty=False)
     for column in config.schema.columns:
         if isinstance(column, Coordinate):
             ends: dict[str, Any] = {"minimum": column.min, "maximum": column.max, "empty": False}
             for end, does in (("from", "begins"), ("to", "ends")):
                 words = f"Where the part {does} along {column.name}."
-                fields.append(FieldFacts(f"{column.name} {end}", "number", words, **ends))
+                yield FieldFacts(f"{column.name} {end}", "number", words, **ends)
     halves = "left half minus right half, noisy, of events since the epoch began"
     what = "the noisy count" if config.synthesizer.of_paper else halves
     sides = {"": ""} if config.op is None else {"": ", of events that were added", " away": ", of those taken away"}
-    fields.append(FieldFacts("count", "number", "Synthetic events in the part.", empty=False))
+    yield FieldFacts("count", "number", "Synthetic events in the part.", empty=False)
     for side, of in sides.items():
         words = f"What was measured at this tick{of}: {what}. Null if nothing was."
-        fields.append(FieldFacts(f"measured{side}", "number", words))
+        yield FieldFacts(f"measured{side}", "number", words)
         words = f"Standard error of the noise in measured{side}. Null if it is not known."
-        fields.append(FieldFacts(f"stderr{side}", "number", words))
-    return [*fields, *_dates()]
+        yield FieldFacts(f"stderr{side}", "number", words)

@@ -141,13 +141,12 @@ def pairs(found: History, newest: Cells) -> list[Pair]:
 
 def impossible(found: History) -> list[tuple[int, str]]:
     """Of tables of two columns, by their place among all, which cells public constraints forbid: a bit for each."""
-    listed = []
-    for place, pair in enumerate(found.workload.marginals):
-        for group in found.config.constraints.groups:
-            if len(pair) == 2 and group.restricts(pair):
-                never = possible(group, pair, found.workload.shapes[place]) == 0
-                listed.append((place, np.packbits(never).tobytes().hex()))
-    return listed
+    return [
+        (place, np.packbits(possible(group, pair, found.workload.shapes[place]) == 0).tobytes().hex())
+        for place, pair in enumerate(found.workload.marginals)
+        for group in found.config.constraints.groups
+        if len(pair) == 2 and group.restricts(pair)
+    ]
 
 
 def _measurements(found: History, newest: Cells) -> list[Cells]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -175,16 +175,14 @@ def _of_tables(found: History, progress: Steps) -> dict[str, Any]:
     }
 
 
-def _of_regions(found: History, newest: Cells) -> list[Markup]:
+def _of_regions(found: History, newest: Cells) -> Iterator[Markup]:
     """Maps of columns whose values are regions, where a table of the column alone is published."""
-    drawn = []
     for position, column in enumerate(found.config.schema.columns):
         regions = regions_of(found.config, column) if (position,) in found.workload.marginals else None
         if regions is not None:
             now, note = latest(found, (position,), newest)
             what = f"{column.title}: all events, {period(found.config.clock.boundary(0), found.newest.end)}"
-            drawn.append(map_of_regions(regions, column, now, what=what, note=note))
-    return drawn
+            yield map_of_regions(regions, column, now, what=what, note=note)
 
 
 def _impossible(found: History) -> int | None:
