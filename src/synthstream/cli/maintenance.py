@@ -69,12 +69,8 @@ def _print_verified(found: Verified, absent: str | None) -> None:
         + (f"{len(found.findings)} thing(s) wrong." if found.findings else "all as it should be.")
     )
     if absent is None and any(finding.where.isdecimal() for finding in found.findings):
-        say(
-            named(
-                "`synthstream recover stream.toml --republish` builds releases again that are gone. Of one that is not "
-                "what was published move the folder away first."
-            )
-        )
+        words = "`synthstream recover stream.toml --republish` builds releases again that are gone."
+        say(named(f"{words} Of one that is not what was published move the folder away first."))
     if found.unchecked:
         say(
             f"{len(found.unchecked)} release(s), the first at tick {found.unchecked[0]}, were drawn while a mirror "

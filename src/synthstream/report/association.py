@@ -164,18 +164,13 @@ def _chance(workload: Workload, pair: tuple[int, int], known: list[Cells], kurto
         own = cells.at(workload.slice_of(pair))
         if not own.known.all():
             continue
-        margins = [_margin(workload, c, cells, since=float(own.since[0])) for c in pair]
-        if margins[0] is None or margins[1] is None:
+        rows, columns = (_margin(workload, c, cells, since=float(own.since[0])) for c in pair)
+        if rows is None or columns is None:
             continue
-        if not (margins[0].any() and margins[1].any()):  # nothing is left beside the noise
+        if not (rows.any() and columns.any()):  # nothing is left beside the noise
             return 1.0
-        return chance_of(
-            own.measured.reshape(margins[0].size, margins[1].size),
-            stderr=float(own.stderr[0]),
-            rows=margins[0],
-            columns=margins[1],
-            kurtosis=kurtosis,
-        )
+        measured = own.measured.reshape(rows.size, columns.size)
+        return chance_of(measured, stderr=float(own.stderr[0]), rows=rows, columns=columns, kurtosis=kurtosis)
     return None
 
 
