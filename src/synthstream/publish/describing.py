@@ -71,7 +71,13 @@ def _of_coordinates(columns: Sequence[Column]) -> Iterator[FieldFacts]:
 
 def tables_fields(config: StreamConfig) -> list[FieldFacts]:
     """The columns of ``tables.parquet``."""
-    return [*(_of_nodes if config.workload is None else _of_tables)(config), *_dates()]
+    words = (
+        "When the tick {} whose release this is, on the stream's wall clock. Not what is counted: count is of all "
+        "events up to its end."
+    )
+    ends = (("start", "begins"), ("end", "ends"))
+    dates = [FieldFacts(name, "datetime", words.format(does), empty=False) for name, does in ends]
+    return [*(_of_nodes(config) if config.workload is None else _of_tables(config)), *dates]
 
 
 def series_fields(config: StreamConfig) -> list[FieldFacts]:
@@ -184,17 +190,6 @@ def _of_tables(config: StreamConfig) -> Iterator[FieldFacts]:
     if refreshed:
         late = "Last tick that measured counts: larger tables are measured when the stream has grown."
         yield FieldFacts("measured_at", "integer", late)
-
-
-def _dates() -> list[FieldFacts]:
-    words = (
-        "When the tick {} whose release this is, on the stream's wall clock. Not what is counted: count is of all "
-        "events up to its end."
-    )
-    return [
-        FieldFacts(name, "datetime", words.format(does), empty=False)
-        for name, does in (("start", "begins"), ("end", "ends"))
-    ]
 
 
 def _of_nodes(config: StreamConfig) -> Iterator[FieldFacts]:
