@@ -48,9 +48,10 @@ def recent(found: History) -> dict[str, Any] | None:
     beside = found.releases.beside_last_year(every=every)
     last = beside.row(0, named=True) if beside.height else total.row(-1, named=True)
     rows = [_row(row, _says(found, row["column"], row["value"])) for row in beside.iter_rows(named=True)]
+    nearest = f"{span(clock.every)}s" if span(clock.every).isalpha() else "ticks"
     return {
         "step": span(every or clock.every),
-        "nearest": _ticks(clock.every) if every in _CALENDAR and (total["start"].dt.day() > 1)[1:].any() else "",
+        "nearest": nearest if every in _CALENDAR and (total["start"].dt.day() > 1)[1:].any() else "",
         "total": _chart(total, "All events", small=False),
         "others": [] if pure else [_chart(part, name, small=True) for name, part in _standing_out(found, counts)],
         "pure": pure,
@@ -71,10 +72,6 @@ def _steps(found: History) -> list[str | None]:
             if _FEWEST <= len(steps(found.config.clock, every, newest=newest)) <= min(_MOST, newest):
                 lengths.append(every)
     return lengths or [None]
-
-
-def _ticks(every: str) -> str:
-    return f"{span(every)}s" if span(every).isalpha() else "ticks"
 
 
 def _says(found: History, column: str | None, value: str | None) -> str:
