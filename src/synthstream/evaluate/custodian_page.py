@@ -211,6 +211,10 @@ def _of_points(found: History, progress: Steps) -> dict[str, Any]:
     synthetic = found.nodes(found.newest).sort(names)
     true = synthetic.with_columns(count=pl.Series(truth.counts[-1], dtype=pl.Float64))
     shape = tuple(synthetic[name].n_unique() for name in names)
+    # Both maps in the same colours.
+    frames = {"Synthetic events": synthetic, "True events": true}
+    grids = {what: grid for what, frame in frames.items() if (grid := grid_of_nodes(found, frame)) is not None}
+    top = max([2.0, *(float(grid.counts.max()) for grid in grids.values())])
     return {
         "events": truth.events,
         "counted": int(truth.counts[-1].sum()),
@@ -219,7 +223,7 @@ def _of_points(found: History, progress: Steps) -> dict[str, Any]:
         "charts": [chart for chart in [_distances(found, truth, shape, progress)] if chart is not None],
         "worst": None,
         "cards": [_point_card(column, masses_of(synthetic, column), masses_of(true, column)) for column in columns],
-        "maps": _maps(found, {"Synthetic events": synthetic, "True events": true}),
+        "maps": [map_of(grid, found.newest, what=what, span=(1.0, top)) for what, grid in grids.items()],
         "gaps": "",
     }
 
@@ -232,13 +236,6 @@ def _point_card(column: Coordinate, synthetic: FloatArray, true: FloatArray) -> 
         "kind": f"{number(float(np.abs(synthetic - true).sum() / 2))} of {number(float(true.sum()))} events misplaced",
         "chart": bar_chart(bars, title="Synthetic and true"),
     }
-
-
-def _maps(found: History, nodes: dict[str, pl.DataFrame]) -> list[Markup]:
-    """Maps of nodes by their titles, in the same colours."""
-    grids = {what: grid for what, frame in nodes.items() if (grid := grid_of_nodes(found, frame)) is not None}
-    top = max([2.0, *(float(grid.counts.max()) for grid in grids.values())])
-    return [map_of(grid, found.newest, what=what, span=(1.0, top)) for what, grid in grids.items()]
 
 
 def _distances(found: History, truth: Truth, shape: tuple[int, ...], progress: Steps) -> Markup | None:

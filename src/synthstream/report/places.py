@@ -101,12 +101,12 @@ def grid_of_tables(found: History, newest: Cells) -> Grid | None:
     return _grid(columns, axes, table[: len(columns[up].value_labels), : len(columns[across].value_labels)])
 
 
-def grids_of_places(found: History, newest: Cells) -> list[tuple[str, Grid]]:
+def grids_of_places(found: History, newest: Cells) -> Iterator[tuple[str, Grid]]:
     """Places of a stream of tables: of all events, and of each of a few values of a column. Grids: :func:`_clearest`.
 
     The column is one of few values that is crossed with a grid of at least 16 cells; a boolean one if no other.
     """
-    schema, workload, listed = found.config.schema, found.workload, list[tuple[str, Grid]]()
+    schema, workload = found.config.schema, found.workload
     several = sum(len(schema.columns[columns[0]].sources) == 2 for columns in schema.places.values()) > 1
     for place, columns in schema.places.items():
         views = [(c, view) for c in columns if isinstance(view := schema.columns[c], View) and len(view.bounds) == 2]
@@ -119,8 +119,7 @@ def grids_of_places(found: History, newest: Cells) -> list[tuple[str, Grid]]:
         called = "".join({f"{view.words.label or place}, " for _, view in views if several})
         drawn = [*_clearest(whole), *((called + what, grid) for what, grid in _alike(_clearest(each)))]
         named = [one for one in schema.columns if isinstance(one, Districts) and one.finest.place == place]
-        listed += [(what, replace(grid, outlines=outlines_of(named, grid))) for what, grid in drawn]
-    return listed
+        yield from ((what, replace(grid, outlines=outlines_of(named, grid))) for what, grid in drawn)
 
 
 def _clearest(levels: Sequence[list[tuple[str, Grid]]]) -> list[tuple[str, Grid]]:
