@@ -143,13 +143,14 @@ def encode(config: StreamConfig, frame: Frame, *, away: bool = False, timed: boo
     Raises:
         SchemaError: a column is missing.
     """
-    codes, weights = config.schema.encode(frame), None
-    ticks = config.clock.ticks_of(frame) if timed else np.full(len(codes), -1, dtype=np.int64)
+    rows, weights = polars_frame(frame, columns_of(config, away=away, timed=timed)), None
+    codes = config.schema.encode(rows)
+    ticks = config.clock.ticks_of(rows) if timed else np.full(len(codes), -1, dtype=np.int64)
     if config.op is not None:
-        weights = -np.ones_like(ticks) if away else signs(polars_frame(frame, [config.op])[config.op])
+        weights = -np.ones_like(ticks) if away else signs(rows[config.op])
     if config.privacy.person is None:
         return PrivateRows(codes, ticks, weights)
-    keys, missing = texts(polars_frame(frame, [config.privacy.person])[config.privacy.person])
+    keys, missing = texts(rows[config.privacy.person])
     known = (~missing & keys.is_not_null() & (keys != "").fill_null(value=False)).to_numpy()
     return PrivateRows(codes, ticks, weights, keys).where(known)
 
