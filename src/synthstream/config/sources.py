@@ -242,7 +242,6 @@ class PostgresConfig(Dated):
 
     of_changes: ClassVar[bool] = False
     format: ClassVar[str] = "rows"
-    private: ClassVar[tuple[Path, ...]] = ()
 
 
 class KafkaConfig(Dated):
@@ -264,11 +263,6 @@ class KafkaConfig(Dated):
     def name(self) -> str:
         """What it is called in messages."""
         return f"kafka {self.topic}"
-
-    @property
-    def private(self) -> tuple[Path, ...]:
-        """Files and folders that nothing public may hold."""
-        return () if self.config_file is None else (self.config_file,)
 
     @property
     def of_changes(self) -> bool:
@@ -293,11 +287,6 @@ class DeltaConfig(Section):
     def name(self) -> str:
         """What it is called in messages."""
         return f"delta {self.path.name}"
-
-    @property
-    def private(self) -> tuple[Path, ...]:
-        """Files and folders that nothing public may hold."""
-        return (self.path,)
 
     @property
     def of_changes(self) -> bool:

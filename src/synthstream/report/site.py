@@ -80,12 +80,10 @@ def check_place(config: StreamConfig, folder: Path) -> None:
     """Raise ``ConfigError`` unless a site may lie there: apart from state, sources, key and releases."""
     sink, site = config.sink, folder.resolve()
     apart(config.base, config.state.resolve(), site)
-    source, encryption = config.source, config.encryption
-    private = [*(config.log.private if config.log else ())]
-    private += [source.path] if source else []
-    private += [encryption.key_file] if encryption and encryption.key_file else []
-    for path in private:
-        if path.resolve().is_relative_to(site):
+    source = config.source
+    # Whatever lies where one of these sections says is private.
+    for path in (value for section in (config.log, source, config.encryption) for _, value in section or ()):
+        if isinstance(path, Path) and path.resolve().is_relative_to(site):
             raise ConfigError(f"{folder}: holds {path}, which is private. Name a folder of the site's own.")
     if source and any(may_fit(source.path, site / name) for name in _COUNTABLE):
         words = "what lies there fits the path of [source], and would count as events"
