@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import hmac
 import os
-from typing import Any
 
 from synthstream.errors import StateCorrupt, StateError
 
@@ -64,8 +63,11 @@ class Cipher:
     name = "AES-256-GCM-SIV"
 
     def __init__(self, key: bytes, store: str) -> None:
-        self._store = store
-        self._aead: Any = _library()(derived(key, "seal", store))
+        try:
+            from cryptography.hazmat.primitives.ciphers.aead import AESGCMSIV
+        except ImportError:
+            raise StateError("[encryption] needs a library. Run: pip install 'synthstream[encryption]'") from None
+        self._store, self._aead = store, AESGCMSIV(derived(key, "seal", store))
         self.check = derived(key, "check", store).hex()
 
     def seal(self, piece: bytes, place: str) -> bytes:
@@ -87,14 +89,6 @@ class Cipher:
 
 # Closes pieces, and opens them where they were closed for.
 Seal = Plain | Cipher
-
-
-def _library() -> Any:
-    try:
-        from cryptography.hazmat.primitives.ciphers.aead import AESGCMSIV
-    except ImportError:
-        raise StateError("[encryption] needs a library. Run: pip install 'synthstream[encryption]'") from None
-    return AESGCMSIV
 
 
 def derived(key: bytes, purpose: str, store: str) -> bytes:
