@@ -72,19 +72,18 @@ def objects(file: File, base: Path, problems: Problems, before: Before) -> dict[
     unit = problems.attempt("privacy.unit", lambda: _unit(file, clock))
     schema = schema_of(file, budget, problems, base)
     region = problems.attempt("synthesizer.region", partial(_region, file, schema, base))
-    workload = None
-    if schema is not None and not file.synthesizer.points:
-        workload = problems.attempt("synthesizer.marginals", partial(workload_of, file.synthesizer, schema))
+    workload, constraints, after = None, NOTHING, None
+    if schema is not None:
+        if not file.synthesizer.points:
+            workload = problems.attempt("synthesizer.marginals", partial(workload_of, file.synthesizer, schema))
         if workload is not None:
             problems.attempt("synthesizer.focus", partial(weights_of, schema, workload, file.synthesizer.focus or ()))
-    constraints, after = NOTHING, None
-    if schema is not None:
         constraints = constraints_of(
             file.constraints, file.synthesizer.kind, schema, base, problems, known=nested(schema)
         )
+        if file.after is not None:
+            after = problems.attempt("after", partial(before, file.after, schema, base))
     problems.attempt("op", lambda: _of_its_own(file))
-    if file.after is not None and schema is not None:
-        after = problems.attempt("after", partial(before, file.after, schema, base))
     if file.source is not None:
         problems.attempt("source", partial(_check_reading, file, file.source))
     if budget is not None:
@@ -93,6 +92,7 @@ def objects(file: File, base: Path, problems: Problems, before: Before) -> dict[
     problems.raise_if_any()
     if budget is None or clock is None or unit is None or schema is None:
         raise problems.error()
+    places = [section for section in file.columns if isinstance(section, PlaceSection)]
     persons, source = file.privacy.persons, None if file.source is None else file.source.within(base)
     return {key: getattr(file, key) for key in ("name", "op", "synthesizer", "publication", "status")} | {
         "state": base / file.state,
@@ -113,14 +113,8 @@ def objects(file: File, base: Path, problems: Problems, before: Before) -> dict[
         "mirrors": tuple(mirror.within(base) for mirror in file.mirror),
         "encryption": file.encryption and file.encryption.within(base),
         "after": after,
-        "events": _guessed(file),
+        "events": max((place.events for place in places if "events" in place.model_fields_set), default=None),
     }
-
-
-def _guessed(file: File) -> int | None:
-    """How many events there will be in all, if a place says so: the most."""
-    places = [section for section in file.columns if isinstance(section, PlaceSection)]
-    return max((place.events for place in places if "events" in place.model_fields_set), default=None)
 
 
 def _check_places(file: File, base: Path, problems: Problems) -> None:
