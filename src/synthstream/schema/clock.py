@@ -144,9 +144,6 @@ class Clock:
             raise ConfigError(
                 f"clock.until = {written(self.until)}: must lie after clock.start, which is {written(self.start)}"
             )
-        self._check_wait()
-
-    def _check_wait(self) -> None:
         if self.wait is None:
             return
         if not _WAIT.fullmatch(self.wait):
