@@ -263,7 +263,7 @@ def test_files_that_are_no_configuration(tmp_path: Path) -> None:
     (tmp_path / "binary.toml").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(ConfigError, match="UTF-8"):
         load(tmp_path / "binary.toml")
-    for name in ("visits.csv", "visits.PARQUET"):
+    for name in ("visits.csv", "visits.PARQUET", "visits.jsonl.gz"):
         (tmp_path / name).write_bytes(b"at,ward\n2026-01-01,A\n")
         with pytest.raises(ConfigError, match=rf"{name}: these are data.*`synthstream schema init .*{name} > stream"):
             load(tmp_path / name)

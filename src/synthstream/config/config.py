@@ -28,15 +28,12 @@ from synthstream.config.sinks import AnyMirror, PublicationConfig, SinkConfig, S
 from synthstream.config.sources import DeltaConfig, FilesConfig, LogConfig
 from synthstream.config.synthesis import SynthesizerConfig
 from synthstream.errors import ConfigError, secretive
-from synthstream.kinds import EDITION, is_text
+from synthstream.kinds import EDITION, is_text, kind_of
 from synthstream.schema.clock import Clock
 from synthstream.schema.columns import Column
 from synthstream.schema.mapping import SchemaMapping, mapping_of
 from synthstream.schema.schema import Schema
 from synthstream.workload import Workload
-
-# What files are called that can be drafted from, and are no configurations.
-_DATA = (".csv", ".parquet", ".jsonl")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -359,7 +356,7 @@ def load(config: StreamConfig | str | Path) -> StreamConfig:
     path = Path(config)
     if (path / SETTINGS).is_file():  # a folder of releases
         path = path / SETTINGS
-    if path.suffix.lower() in _DATA and path.is_file():
+    if kind_of(path) is not None and path.is_file():
         raise ConfigError(
             f"{path}: these are data, and here the configuration of a stream is asked for. "
             f"`synthstream schema init {path} > stream.toml` drafts one"
