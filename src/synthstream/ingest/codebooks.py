@@ -70,7 +70,7 @@ def _type_of(kind: pa.DataType) -> Type:
 def of_header(path: Path) -> Codebook:
     """Names in the first line of a CSV file, and what parts them. Raises as :meth:`FileSource.names`."""
     found: dict[tuple[str, str], list[str]] = {}
-    for encoding in ("utf-8", "cp1252"):
+    for encoding in ("utf-8", "windows-1252"):
         for delimiter in _DELIMITERS:
             dialect = Dialect(delimiter=delimiter, encoding=encoding)
             found[encoding, delimiter] = FileSource(kind="csv", path=path, columns=(), dialect=dialect).names(path)
@@ -80,7 +80,7 @@ def of_header(path: Path) -> Codebook:
     if trouble := _no_header(found[encoding, delimiter]):
         raise SourceError(f"{path}: {trouble}.")
     source = {"delimiter": delimiter} if delimiter != "," else {}
-    source |= {"encoding": "windows-1252"} if encoding == "cp1252" else {}
+    source |= {} if encoding == "utf-8" else {"encoding": encoding}
     return Codebook(columns=tuple(Known(name=name) for name in found[encoding, delimiter]), source=source)
 
 

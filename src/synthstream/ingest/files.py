@@ -32,7 +32,6 @@ _CHUNK_BYTES = 64_000_000  # of a chunk, and of a batch by what its file says
 _CELL_BYTES = 16  # of a cell's place in its row and its column
 _BATCH_ROWS = 4096  # a file may say less than it holds: a value that is stored once counts once
 _DELIMITERS = (";", "\t", "|", ",")
-_ENCODINGS = {"cp1252": "windows-1252"}  # as people call it
 # How files begin that are no text, byte by byte, and what to do about them. It is as public as a header.
 _NO_TEXT = {
     "\x1f\x8b": "This is gzip: name it {}.gz, and change path with it.",
@@ -231,14 +230,13 @@ class FileSource:
 
     def mended(self, path: Path) -> dict[str, str]:
         """Keys of [source], and what to write there, with which the header of a CSV file has all columns, if any do."""
-        for encoding in (self.dialect.encoding, "utf-8", "cp1252") if self.kind == "csv" else ():
+        for encoding in (self.dialect.encoding, "utf-8", "windows-1252") if self.kind == "csv" else ():
             for delimiter in (self.dialect.delimiter, *_DELIMITERS):
-                other = self.dialect.model_copy(update={"encoding": encoding, "delimiter": delimiter})
+                keys = {"delimiter": delimiter, "encoding": encoding}
+                other = replace(self, dialect=self.dialect.model_copy(update=keys))
                 with suppress(SchemaError, SourceError):
-                    require(self.columns, replace(self, dialect=other).names(path))
-                    keys = {"delimiter": delimiter, "encoding": _ENCODINGS.get(encoding, encoding)}
-                    changed = {key for key in keys if getattr(other, key) != getattr(self.dialect, key)}
-                    return {key: json.dumps(value) for key, value in keys.items() if key in changed}
+                    require(self.columns, other.names(path))
+                    return {key: json.dumps(said) for key, said in keys.items() if said != getattr(self.dialect, key)}
         return {}
 
     def _advice(self, path: Path) -> str:
