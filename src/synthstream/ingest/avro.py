@@ -260,8 +260,6 @@ def _shape(schema: Any, named: Mapping[str, Any], known: dict[str, _Shape | None
         parts = [_shape(one, named, known) for one in schema]
         return _Shape(1 + min(p.least for p in parts), max(p.values for p in parts), max(p.by_byte for p in parts))
     kind = schema["type"] if isinstance(schema, dict) else schema
-    if not isinstance(kind, str):
-        return _shape(kind, named, known)
     if not isinstance(schema, dict) and kind in named:
         schema, kind = named[kind], named[kind]["type"]
     if kind == "record":
@@ -298,8 +296,6 @@ def _value_of(schema: Any, named: Mapping[str, Any], wanted: frozenset[str], dep
     if not isinstance(schema, dict):
         return _single if schema == "float" else _text
     meaning, kind = schema.get("logicalType") or schema.get("connect.name"), schema["type"]
-    if isinstance(kind, dict | list):
-        return _value_of(kind, named, wanted, depth)
     if kind == "record":
         fields = {f["name"]: f["type"] for f in schema["fields"] if f["name"] in wanted} if depth < _NESTED else {}
         values = {name: _value_of(one, named, wanted, depth + 1) for name, one in fields.items()}
