@@ -258,9 +258,7 @@ def statements(script: str) -> Iterator[str]:
 class Closed:
     """In place of the file of a store that was closed."""
 
-    def __getattr__(self, name: str) -> Any:
-        if name == "close":
-            return lambda: None
+    def __getattr__(self, _: str) -> Any:
         raise StateError(
             "This stream was closed. Open it again; what was committed is there. Its releases can be asked for "
             'everything without it: synthstream.releases("stream.toml").last'
