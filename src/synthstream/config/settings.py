@@ -80,8 +80,6 @@ def written(value: Any, *, top: bool = False) -> str:
         return value.isoformat()
     if isinstance(value, float):
         return repr(value)
-    if isinstance(value, Path):
-        value = str(value)
     if not isinstance(value, str | int):
         raise TypeError(f"{type(value).__name__} is no type of a stream.toml")
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
