@@ -151,9 +151,8 @@ class SynthesizerConfig(Section):
         """Raise ``ConfigError`` if a key has no effect with the others, or one is missing."""
         given = {key for key in self.model_fields_set if getattr(self, key) != "auto"}
         for key in sorted(given - {"kind"} - set(SYNTHESIZERS[self.kind].keys)):
-            if belonging := [kind for kind, known in SYNTHESIZERS.items() if key in known.keys]:
-                belongs = " or ".join(f'"{kind}"' for kind in belonging)
-                raise ConfigError(f'{key}: has no effect with kind = "{self.kind}"; it belongs to kind = {belongs}')
+            belongs = " or ".join(f'"{kind}"' for kind, known in SYNTHESIZERS.items() if key in known.keys)
+            raise ConfigError(f'{key}: has no effect with kind = "{self.kind}"; it belongs to kind = {belongs}')
         if self.kind == "table":
             measure = self.measures(budget)
             if measure == "refresh" and budget.pure:
