@@ -107,6 +107,14 @@ def test_status_says_that_a_mirror_lags_until_it_is_copied_to(folder: Path) -> N
     assert "Mirror   delta 1 does not answer" in synthstream("status", "stream.toml", cwd=folder).stdout
 
 
+def test_a_source_that_is_away_keeps_no_mirror_waiting(folder: Path) -> None:
+    written(folder, MIRROR, path="elsewhere/visits*.parquet")
+    done = synthstream("run", "stream.toml", "--follow", "--until", "2026-01-05", cwd=folder)
+    assert done.returncode == 2
+    assert "elsewhere cannot be read" in " ".join(done.stderr.split())
+    assert measured(folder)["mirror_lag_ticks", "delta 1"] == 0
+
+
 def test_a_check_ends_with_status_1_where_a_hand_is_needed(folder: Path) -> None:
     assert synthstream("status", "stream.toml", "--check", cwd=folder).returncode == 1  # two ticks are due
     assert synthstream("run", "stream.toml", "--until", "2026-01-05", cwd=folder).returncode == 0

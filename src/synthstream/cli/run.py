@@ -29,7 +29,7 @@ from synthstream.cli.common import (
 )
 from synthstream.cli.follow import WAITS, bounded, follow_command, seconds_of
 from synthstream.cli.runtime import REFUSED, fail, when_stopped
-from synthstream.errors import ConfigError, MirrorError, SynthstreamError
+from synthstream.errors import ConfigError, MirrorError, SourceError, SynthstreamError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -191,9 +191,10 @@ def _no_file(shown: Console, stream: Stream) -> None:
     from synthstream.ingest.counting import files_of
 
     source = files_of(stream.config)
-    if source is not None and not source.files():
-        what = "Ticks that are over are released all the same, without events: check the pattern, and capitals in it"
-        shown.print(f"Warning: source.path = {source.path}: no file fits this pattern. {what}.", style="bold")
+    what = "Ticks that are over are released all the same, without events: check the pattern, and capitals in it"
+    with suppress(SourceError):  # told where files are counted: mirrors get first what they lack
+        if source is not None and not source.files():
+            shown.print(f"Warning: source.path = {source.path}: no file fits this pattern. {what}.", style="bold")
 
 
 def _announced(shown: Console, stream: Stream, due: int, *, asked: bool) -> None:
