@@ -110,6 +110,20 @@ def test_the_total_of_few_tables_has_a_tenth(sizes: tuple[int, ...], order: int)
     assert shares == pytest.approx([0.1, *[0.9 / (shares.size - 1)] * (shares.size - 1)])
 
 
+@pytest.mark.parametrize(
+    ("weights", "parts"),
+    [
+        ((1.0, 1.0, 2.0, 3.0), (2 / 3, 1, 2, 3)),
+        ((0.5, 1.0, 1.0, 4.0), (0.5, 1, 1, 4)),
+        ((2.0, 9.0, 4.0, 5.0), (2, 9, 4, 5)),
+        ((1.0, 0.1, 0.2, 0.6), (0.1, 0.1, 0.2, 0.6)),
+    ],
+)
+def test_a_tenth_is_of_what_weights_leave(weights: tuple[float, ...], parts: tuple[float, ...]) -> None:
+    shares = Marginals(workload=WORKLOAD, budget=ZCDP, horizon=9, weights=weights).shares
+    assert shares == pytest.approx(np.array(parts) / sum(parts), rel=1e-12)
+
+
 def test_the_total_alone_has_all() -> None:
     alone = Workload(sizes=(2,), marginals=((),))
     assert Marginals(workload=alone, budget=ZCDP, horizon=9).shares.tolist() == [1.0]
