@@ -77,6 +77,15 @@ def test_what_the_law_allows_is_spent_to_the_last_part(make: Any, signed: bool, 
     assert plain.epsilon(1e-9) < 0.96
 
 
+@pytest.mark.parametrize("epsilon", [0.5, 2.0, 8.0])
+def test_the_table_of_least_noise_decides_what_all_may_spend(epsilon: float) -> None:
+    """Where noise is so little that it matters that it is on integers."""
+    budget, workload = Budget(epsilon=epsilon, delta=1e-9, exact=True), Workload.all_up_to(1, sizes=(2,))
+    few = Marginals(workload=workload, budget=budget, horizon=20, kind="simple")
+    assert few.multipliers[0] > 2 * few.multipliers[1]
+    assert few.claim().fits(budget)
+
+
 def test_a_group_spends_what_the_law_allows_for_the_group() -> None:
     factor = Fraction(7)
     each = BUDGET.per_event(factor)
