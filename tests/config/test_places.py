@@ -141,6 +141,9 @@ def test_grids_get_a_part_of_the_budget_and_no_more_is_spent(measure: str) -> No
     held = np.array([any(c > 1 for c in marginal) for marginal in config.workload.marginals])
     rho = 1 / engine.mechanism.variance(7)  # type: ignore[attr-defined]
     assert rho[pairs & held].sum() / rho[pairs].sum() == pytest.approx(0.25, rel=0.01)
+    if measure == "always":
+        alone = config.workload.order == 1
+        assert rho[alone & held].sum() / rho[alone].sum() == pytest.approx(0.6, rel=0.01)
     often, anew = at_refreshes(config.workload, weights=weights)
     singles = config.workload.order == 1
     assert anew[singles & held].sum() / anew[singles].sum() == pytest.approx(0.6)

@@ -131,8 +131,9 @@ def register(kind: str, make: Make, *, keys: tuple[str, ...] = (), points: bool 
 def _of_tables(config: StreamConfig, budget: Budget) -> Synthesizer:
     if config.workload is None:
         raise ValueError("there are no tables to count")
-    table = config.synthesizer.kind == "table"
+    table, focus, shares = config.synthesizer.kind == "table", config.synthesizer.focus or (), config.synthesizer.shares
     sizes = by_size(config.workload) if table and config.measures == "refresh" else 1.0
+    alike = config.measures == "always" and (shares == "equal" or (shares == "auto" and not budget.pure))
     return synthesizer_for(
         config.synthesizer.model_copy(update={"measure": config.measures}) if table else config.synthesizer,
         workload=config.workload,
@@ -143,7 +144,7 @@ def _of_tables(config: StreamConfig, budget: Budget) -> Synthesizer:
         groups=config.constraints.groups,
         weights=weights_in_epochs(config.schema, config.workload)
         if config.measures == "epochs"
-        else weights_of(config.schema, config.workload, config.synthesizer.focus or (), sizes),
+        else weights_of(config.schema, config.workload, focus, sizes, **({"divided": 0.0} if alike else {})),
     )
 
 
