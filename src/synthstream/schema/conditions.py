@@ -180,6 +180,10 @@ def _sql(tokens: Sequence[Token], columns: Sequence[str], text: str) -> list[str
             out.append(quoted(name) if name in columns else "'" + name.replace("'", "''") + "'")
         elif token.kind == "word":
             out.append(_word(token.text, following, columns, text))
+            if out[-1] == "NULL" and out[-2:-1] != ["IS"] and out[-3:-1] != ["IS", "NOT"]:
+                raise SchemaError(
+                    f"where: {text!r}: a value is never equal to NULL, nor unequal. Say IS NULL, or IS NOT NULL."
+                )
             out = _truth_mended(out)
         else:
             out.append(_SAME.get(token.text, token.text))
