@@ -27,7 +27,7 @@ ROWS = pl.DataFrame(
 )
 
 TEXTS = {"zone": ("North", "South", "O'Hara", "other"), "a b": tuple("012345678")}
-RANGES = {"age": (0.0, 99.0), "day": (0.0, 86400.0 * 31), "late": (1.6e12, 1.9e12)}
+RANGES = {"age": (0.0, 99.0), "fare": (0.5, 99.99999999999999), "day": (0.0, 86400.0 * 31), "late": (1.6e12, 1.9e12)}
 
 
 def chosen(text: str) -> list[int]:
@@ -293,6 +293,9 @@ def test_few_columns_are_named_and_those_of_the_condition_first() -> None:
         ("late < DATE '2020-01-01'", "late < '2020-01-01 00:00:00': no row can satisfy it. late goes from 16"),
         ("age < -0.5", "age < -0.5: no row"),
         ("100 <= age", "age >= 100: no row"),
+        ("age > 99", "age > 99: no row"),
+        ("age < 0", "age < 0: no row"),
+        ("fare >= 100", "fare >= 100: no row can satisfy it. fare goes from 0.5 to below 100"),
         ("age BETWEEN 200 AND 300", "age >= 200: no row"),
         (
             "day < TIMESTAMP '1969-12-31 12:00:00'",

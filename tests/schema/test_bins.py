@@ -209,3 +209,15 @@ def test_what_is_told_of_a_column_defines_nothing_and_stands_in_the_descriptions
     assert (field.title, field.unit, field.bins) == ("Age", "years", 2)
     assert field.description.startswith("At the visit. A number from 0")
     assert "2 bins that begin at 0, 18" in field.description
+
+
+@pytest.mark.parametrize(
+    ("found", "ends"),
+    [
+        (Number(name="x", min=0, max=3, bins=3), (0, np.nextafter(3, 0))),
+        (Integer(name="x", min=0, max=3), (0, 3)),
+        (Datetime(name="x", part="hour"), (0, 23)),
+    ],
+)
+def test_the_end_of_the_last_bin_is_no_number_of_its_rows(found: Binned, ends: tuple[float, float]) -> None:
+    assert found.ranges == {"x": ends}

@@ -55,7 +55,8 @@ class Binned(Column):
     @property
     @override
     def ranges(self) -> dict[str, tuple[float, float]]:
-        return {self.name: (self.edges[0], self.edges[-1] - self.whole)}
+        end = self.edges[-1]  # it is in no bin
+        return {self.name: (self.edges[0], end - 1 if self.whole else math.nextafter(end, -math.inf))}
 
     def _numbers(self, series: pl.Series) -> FloatArray:
         return numbers(series)

@@ -47,11 +47,12 @@ are North, South
                 f"{listed}{every}"
             )
         (low, high), value = ranges.get(name, (-math.inf, math.inf)), _value(literal)
-        beyond = (value > high and sign in (">", ">=", "=", "==")) or (value < low and sign in ("<", "<=", "=", "=="))
-        if name in ranges and beyond:
+        above = value >= high if sign == ">" else value > high and sign in (">=", "=", "==")
+        below = value <= low if sign == "<" else value < low and sign in ("<=", "=", "==")
+        if name in ranges and (above or below):
             raise SchemaError(
                 f"where: {name} {sign} {_as_said(value, literal)}: no row can satisfy it. {name} goes from "
-                f"{_as_said(low, literal)} to {_as_said(high, literal)}"
+                f"{_as_said(low, literal)} to {'below ' if high % 1 else ''}{_as_said(high, literal)}"
             )
 
 
