@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from decimal import Decimal
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -99,6 +100,23 @@ def test_numbers_fold_missing_and_come_back_within_their_bin() -> None:
 def test_impossible_ranges(low: float, high: float) -> None:
     with pytest.raises(SchemaError, match="min must be below max"):
         Number(name="n", bins=2, min=low, max=high)
+
+
+@pytest.mark.parametrize(
+    ("kind", "said", "says"),
+    [
+        (Category, {"values": [1, 2]}, "values must be a list of texts"),
+        (Category, {"values": np.array(["a", "b"])}, "values must be a list of texts"),
+        (Category, {"values": "abc"}, "values must be a list of texts"),
+        (Number, {"min": "7", "max": 9, "bins": 2}, "min must be a number, not str"),
+        (Number, {"min": 0, "max": 9, "bins": 2.0}, r"bins must be a whole number \(int\), not float"),
+        (Integer, {"min": 0.5, "max": 9}, r"min must be a whole number \(int\), not float"),
+        (Datetime, {"min": dt.date(2026, 1, 1), "max": 0, "bins": 2}, "min must be a datetime, not date"),
+    ],
+)
+def test_settings_of_another_type_are_refused_by_name(kind: Any, said: dict[str, Any], says: str) -> None:
+    with pytest.raises(SchemaError, match=f"column 'x': {says}"):
+        kind("x", **said)
 
 
 def test_bins_must_fit() -> None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cached_property
 from itertools import pairwise
+from numbers import Integral, Real
 from typing import ClassVar, Literal
 
 import numba
@@ -133,6 +134,8 @@ class Number(Binned):
     decimals: int | None = None
 
     def __post_init__(self) -> None:
+        self._require(Real, "a number", "min", "max", "missing")
+        self._require(Integral, "a whole number (int)", "bins", "decimals")
         _check_bins(self.name, self.min, self.max, self.bins, scale=self.scale, cuts=self.cuts)
         _range(self.name, self.min, self.max, self.bins)
         if any(a >= b for a, b in pairwise(self.edges)):
@@ -200,6 +203,7 @@ class Integer(Binned):
     cuts: tuple[int, ...] | None = None
 
     def __post_init__(self) -> None:
+        self._require(Integral, "a whole number (int)", "min", "max", "bins", "width", "missing")
         if max(abs(self.min), abs(self.max)) >= 2**53:
             raise SchemaError(f"column {self.name!r}: min and max must be whole numbers within 2^53 of 0")
         _check_bins(self.name, self.min, self.max + 1, self.bins, scale=self.scale, cuts=self.cuts)
@@ -252,6 +256,8 @@ class Datetime(Binned):
     timezone: str = "UTC"
 
     def __post_init__(self) -> None:
+        self._require(datetime, "a datetime", "min", "max")
+        self._require(Integral, "a whole number (int)", "bins")
         given = (self.min, self.max, self.bins)
         if (self.part is None) == (given == (None, None, None)) or (self.part is None and None in given):
             raise SchemaError(f"column {self.name!r}: give either part, or all of min, max and bins")

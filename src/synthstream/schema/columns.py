@@ -139,6 +139,13 @@ class Column(ABC):
         """The lowest and highest number, or second since 1970, of cells; by the columns of published rows it makes."""
         return {}
 
+    def _require(self, kind: Any, called: str, *keys: str) -> None:
+        """Raise ``SchemaError`` unless all of these settings that are said are of a type; what they say is not told."""
+        for key in keys:
+            found = getattr(self, key)
+            if found is not None and (not isinstance(found, kind) or isinstance(found, bool)):
+                raise SchemaError(f"column {self.name!r}: {key} must be {called}, not {type(found).__name__}")
+
     def settings(self) -> dict[str, Any]:
         """All settings by their keys in ``stream.toml``."""
         return {CALLED.get(f.name, f.name): getattr(self, f.name) for f in fields(self) if f.name != "words"}
@@ -173,6 +180,8 @@ class Category(Column):
     other: str | None = None
 
     def __post_init__(self) -> None:
+        if not isinstance(self.values, list | tuple) or not all(isinstance(value, str) for value in self.values):
+            raise SchemaError(f"column {self.name!r}: values must be a list of texts (str), which becomes public")
         distinct(f"column {self.name!r}", self.values, shown=False)
         if not self.values:
             raise SchemaError(f"column {self.name!r}: values must list at least one value")
