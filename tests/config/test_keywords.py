@@ -177,6 +177,12 @@ def test_what_other_sections_say_may_be_private_too() -> None:
     )
 
 
+def test_a_misspelt_key_of_any_section_is_told_with_the_one_that_is_meant() -> None:
+    said = told(clock={**KEYS["clock"], "strat": 1}, privacy={**KEYS["privacy"], "epsilonn": 1})
+    assert "clock.strat: there is no such key here. Did you mean 'start'?" in said
+    assert "privacy.epsilonn: there is no such key here. Did you mean 'epsilon'?" in said
+
+
 def test_an_error_takes_nothing_along_in_its_variables() -> None:
     with pytest.raises(ConfigError) as found:
         StreamConfig.of(**KEYS, columns=[{"name": "p", "type": "number", "edges": [0, 737373.5, 5]}])

@@ -77,7 +77,8 @@ class KeywordProblems(Problems):
             message = re.sub(before, now, message)
         if path[:1] in _SILENT:
             message = re.sub(r"^([\w.]+) = .*?: ", r"\1: ", message)
-            message = re.sub(r"'([^']*)'", lambda quoted: quoted[0] if quoted[1] in self.names else "a value", message)
+            known = self.names.union(*self._sections.values())  # keys are public
+            message = re.sub(r"'([^']*)'", lambda quoted: quoted[0] if quoted[1] in known else "a value", message)
             message = re.sub(r"(\w) = [\d.+-]+(?=[ ;])", r"\1", message)
         if (0, message) not in self._found:  # one sentence for all that a list holds
             super().add(path, message)
