@@ -314,6 +314,11 @@ def test_tables_have_shares(tmp_path: Path) -> None:
         found.last.table(["wart"])
 
 
+def test_the_share_of_all_rows_is_one(tmp_path: Path) -> None:
+    answer = released(tmp_path, "always", number=49).last.table([]).row(0, named=True)
+    assert (answer["count"], answer["share"]) == (49, 1.0)  # 49 * (1 / 49) is less
+
+
 @pytest.mark.parametrize("n", ["5", "x > 2.5", 5.0])
 def test_rows_takes_a_number_of_them(tmp_path: Path, n: Any) -> None:
     found = released(tmp_path, "always")

@@ -78,7 +78,8 @@ class TableRelease(Located, Release):
         workload = self.marginal_of(names)
         count = self._count(workload, where)
         whole = int(count.sum()) if where is None else int(self._count(self.marginal_of([]), None)[0])
-        share = count / whole if whole else pl.Series([None] * count.len(), dtype=pl.Float64)
+        # Polars would multiply by 1 / whole, and all of them would be less than 1.
+        share = pl.Series(count.to_numpy() / whole if whole else [None] * count.len(), dtype=pl.Float64)
         counts = {"count": count, "share": share, **answers(self.schema, self.measured, workload, where)}
         if model_error:
             counts |= {"model_error": moved(self.schema, workload, self._refitted, where, count, self._rng())}
