@@ -133,6 +133,14 @@ def test_a_tick_is_told_of_while_it_is_new(tmp_path: Path) -> None:
     assert (told(46), told(45)) == ({"tick 46"}, set())
 
 
+def test_a_tick_shorter_than_a_day_is_told_by_its_hour_and_none_has_minus_0_events(tmp_path: Path) -> None:
+    config = configured(tmp_path, "always")
+    hourly = replace(config, clock=replace(config.clock, every="1h"))
+    ticks = [Tick(tick, -0.2 if tick == 9 else 1000.0, 1.0) for tick in range(10)]
+    (found,) = of_ticks(hourly, ticks, (9_000.0, 3.0), chance, told=0)
+    assert found.words.startswith("Tick 9 (2026-01-01 09:00:00) brought 0 events, give or take 1: less than half")
+
+
 def test_a_tick_that_holds_all_is_told_by_what_the_clock_goes_by(tmp_path: Path) -> None:
     timed, ticks = configured(tmp_path, "always"), [Tick(tick, 0.0 if tick else 9e4, 1.0) for tick in range(8)]
     for column, words in (("when", "Rows whose times cannot"), (None, "Without column in [clock] all rows")):

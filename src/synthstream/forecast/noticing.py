@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from datetime import date
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -159,8 +158,9 @@ def of_ticks(
     p = law(_z(most.events - total / 2, most.stderr + stderr / 2)) * len(ticks)
     who = "Without column in [clock] all rows" if config.clock.column is None else "Rows whose times cannot be read"
     if most.events >= _ALMOST * total and p <= _BY_CHANCE:
-        words = f"{_percent(most.events, total)} of all events fell into tick {most.tick} ({_day(config, most.tick)}), "
-        words += f"one of {ticks[-1].tick + 1:,}. {who} count in the tick that is open."
+        share, begins = _percent(most.events, total), config.clock.begins(most.tick)
+        words = f"{share} of all events fell into tick {most.tick} ({begins}), one of {ticks[-1].tick + 1:,}. "
+        words += f"{who} count in the tick that is open."
         yield _seen("clock", words, p, "if only half of them fell into it")
     for word, what in (("empty", "less than half of"), ("doubled", "more than one and a half times")):
         found = [(tick, p) for tick, p in _unlike(ticks, word, law) if p <= _BY_CHANCE]
@@ -168,8 +168,8 @@ def of_ticks(
             tick, p = found[-1]
             many = "" if len(found) == 1 else f" So did {len(found) - 1:,} more of the newest {len(ticks):,}."
             sure, why = (f", give or take {tick.stderr:,.0f}", "Noise") if tick.stderr else ("", "Chance")
-            words = f"Tick {tick.tick} ({_day(config, tick.tick)}) brought {tick.events:,.0f} events{sure}: {what} any "
-            words += f"of the ticks before it.{many} Did rows come late, twice, or not at all?"
+            words = f"Tick {tick.tick} ({config.clock.begins(tick.tick)}) brought {round(tick.events):,} events{sure}: "
+            words += f"{what} any of the ticks before it.{many} Did rows come late, twice, or not at all?"
             yield _seen(f"tick {tick.tick}", words, p, "if it were as large as that", why=why)
 
 
@@ -250,7 +250,3 @@ def _seen(about: str, words: str, p: float, otherwise: str, *, why: str = "Noise
 
 def _percent(part: float, total: float) -> str:
     return f"{100 * min(part / total, 1.0):.0f} %"
-
-
-def _day(config: StreamConfig, tick: int) -> date:
-    return config.clock.boundary(tick).date()
