@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import sys
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -14,10 +15,11 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from synthstream import StreamConfig
 from synthstream.cli import status
+from synthstream.cli.run import run_command
+from synthstream.environment import Env
 from synthstream.forecast.warnings import Caution
 from tests.support.command import synthstream
 from tests.support.configs import AGE, SINK, WARD, source, stream_toml
-from tests.support.environments import At
 from tests.support.visits import visits
 
 MIRROR = '[[mirror]]\nkind = "delta"\npath = "lake"\n'
@@ -153,13 +155,18 @@ def test_a_newest_release_that_ends_in_the_future_is_told(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Whoever set the clock back: by the clock of today nothing is due, and nothing else would be seen."""
-    monkeypatch.setattr(status, "REAL", At(datetime(2026, 1, 3, 23, tzinfo=UTC)))
+
+    def told(now: datetime, command: Callable[..., None], **asked: bool) -> bool:
+        monkeypatch.setattr(Env, "now", lambda _: now)
+        command(folder / "stream.toml", **asked)
+        return "ends 2026-01-04, and that is not over" in " ".join(capsys.readouterr().out.split())
+
+    early, late = datetime(2026, 1, 3, 23, tzinfo=UTC), datetime(2026, 1, 4, tzinfo=UTC)
     with pytest.raises(SystemExit) as ended:
-        status.status_command(folder / "stream.toml", check=True)
-    said = " ".join(capsys.readouterr().out.split())
-    assert (ended.value.code, "ends 2026-01-04, and that is not over" in said) == (1, True)
-    monkeypatch.setattr(status, "REAL", At(datetime(2026, 1, 4, tzinfo=UTC)))
-    status.status_command(folder / "stream.toml", check=True)
+        told(early, status.status_command, check=True)
+    assert ended.value.code == 1
+    assert (told(early, status.status_command), told(early, run_command)) == (True, True)
+    assert (told(late, status.status_command, check=True), told(late, run_command)) == (False, False)
 
 
 def test_warnings_are_made_only_where_they_are_shown(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -37,6 +37,11 @@ Unchecked = Annotated[
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="For machines.")]
 
+AHEAD = (
+    "The newest release ends {}, and that is not over: the machine's clock is wrong, or was wrong then. Until that "
+    "time no tick is due, and rows count in the tick after it."
+)
+
 
 def console() -> Console:
     """Where a command prints; nowhere, with ``--quiet``."""

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from synthstream.cli.common import (
+    AHEAD,
     ConfigPath,
     Simulate,
     Unchecked,
@@ -321,6 +322,8 @@ def _summary(
     elif new == 0:
         told = bounded(loaded.clock, closed, until)
         console.print(f"Nothing was due: tick {closed} {loaded.clock.ending(closed)}.{told}")
+        if closed and loaded.clock.boundary(closed) > stream.opened:
+            console.print(f"Warning: {AHEAD.format(loaded.clock.begins(closed))}", style="bold")
     if loaded.sink is not None and closed:
         switch = " --simulate" if simulate else ""
         console.print(f"Newest release: {loaded.sink.path}/{closed - 1:06d}")

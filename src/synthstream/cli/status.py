@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from synthstream.cli.common import AsJson, ConfigPath, Simulate, cautioned, console, program, warn
+from synthstream.cli.common import AHEAD, AsJson, ConfigPath, Simulate, cautioned, console, program, warn
 from synthstream.cli.runtime import FOUND, Now
 from synthstream.environment import REAL
 from synthstream.errors import ConfigError, SinkError
@@ -197,9 +197,7 @@ def _print(shown: Console, found: dict[str, Any], config: Path) -> None:
     if found["keyless"]:
         shown.print("The key_file of [encryption] is not there; `run` will refuse.", style="bold")
     if found["ahead"]:
-        end = _day(found["last"]["end"])
-        words = f"The newest release ends {end}, and that is not over: the machine's clock is wrong, or was wrong then."
-        shown.print(f"{words} Until that time no tick is due, and rows count in the tick after it.", style="bold")
+        shown.print(AHEAD.format(_day(found["last"]["end"])), style="bold")
     if found["changed"]:
         names = "; ".join(found["changed"])
         shown.print(f"{config} differs from the running stream: {names}. `run` will refuse.", style="bold")
@@ -286,7 +284,7 @@ def _gauges(config: StreamConfig, found: dict[str, Any]) -> Iterator[Gauge]:
     )
     if found["last"] is not None:
         age = (REAL.now() - datetime.fromisoformat(found["last"]["end"])).total_seconds()
-        yield Gauge("release_age_seconds", "Time since the newest released tick ended; not below 0.", round(age, 3))
+        yield Gauge("release_age_seconds", "Time since the newest released tick ended.", round(age, 3))
     for mirror in found["mirrors"]:
         which = ("mirror", mirror["name"])
         yield Gauge("mirror_answered", "1 if the mirror says what it holds.", mirror["lag"] is not None, which)
