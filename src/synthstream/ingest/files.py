@@ -48,12 +48,11 @@ _TOO_MUCH = (pa.ArrowNotImplementedError, pa.ArrowCapacityError, pa.ArrowMemoryE
 
 
 def _no_file(path: Path) -> bool:
-    """Whether it is neither a file nor a folder; of what the system tells nothing, whoever reads it says so."""
+    """Whether it is something else than a file; of what the system tells nothing, whoever reads it says so."""
     try:
-        mode = path.stat().st_mode
+        return not stat.S_ISREG(path.stat().st_mode)
     except OSError:
         return False
-    return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode))
 
 
 def path_of(rows: str | Path) -> Path:
@@ -97,7 +96,7 @@ class FileSource:
     def files(self, *, gone: bool = False) -> list[Path]:
         """The files, sorted by name. A pattern that nothing fits has none, if its folder is there.
 
-        A folder that fits it is passed over, unless its name ends as those of files do: such a one holds rows.
+        A folder that fits it is passed over, unless its name ends as those of files do: such a one may hold rows.
 
         Args:
             gone: whether the same holds for the one file, if no pattern is named.
@@ -119,7 +118,8 @@ class FileSource:
         if not found and not gone and not glob.has_magic(str(self.path)):
             raise SourceError(f"source.path = {self.path}: there is no such file. Check the path.")
         if odd := next(filter(_no_file, found), None):
-            raise SourceError(f"{odd}: is a pipe, a socket or a device, and no file. Take it away. No tick was closed.")
+            what = "a folder: name the files in it" if odd.is_dir() else "a pipe, a socket or a device: take it away"
+            raise SourceError(f"{odd}: is no file, but {what}. No tick was closed.")
         if not found:  # in a folder that is away a pattern finds nothing, and says nothing
             folder = next(folder for folder in self.path.parents if not glob.has_magic(str(folder)))
             try:
