@@ -305,7 +305,8 @@ def _chunks(rows: Iterable[_Row]) -> Iterator[list[_Row]]:
 
 def _there(path: Path, header: list[str] | None) -> list[str]:
     if header is None:
-        raise FileDamaged(f"{path} is empty: it has not even a header. Nothing of it was counted.")
+        what = "Nothing of it was counted; replace it, or take it away."
+        raise FileDamaged(f"{path} is empty: it has not even a header. {what}")
     return header
 
 
