@@ -7,10 +7,12 @@ import os
 import shutil
 from pathlib import Path
 
+import polars as pl
 import pytest
 
 from synthstream import Stream, StreamConfig
 from synthstream.errors import RecoveryRefused, StateError, StateLocked
+from synthstream.state.store import Store
 from synthstream.stream.backups import backup
 from synthstream.stream.recovery import adopt, republish
 from synthstream.stream.verification import verify
@@ -165,3 +167,25 @@ def test_a_backup_is_on_disk_with_its_names(tmp_path: Path, monkeypatch: pytest.
     folder = tmp_path / "away" / "backup"
     backup(config, folder)
     assert {tmp_path, tmp_path / "away", folder, *folder.rglob("*")} <= set(synced)
+
+
+@pytest.mark.parametrize(
+    ("where", "raised", "why"),
+    [
+        (Store, StateError("There is no space left."), "There is no space left."),
+        (pl.DataFrame, OSError("what polars raises has no number"), "it cannot be read or written."),
+    ],
+)
+def test_a_backup_that_fails_is_said_to_be_incomplete(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: type, raised: Exception, why: str
+) -> None:
+    """Whoever says the same again is told that a folder is there, and may take it for a whole one."""
+
+    def fails(*_: object) -> None:
+        raise raised
+
+    config, folder = half_run(tmp_path, "always"), tmp_path / "backup"
+    monkeypatch.setattr(where, "copy_to" if where is Store else "write_parquet", fails)
+    with pytest.raises(StateError) as caught:
+        backup(config, folder)
+    assert str(caught.value) == f"backup {folder}: {why} The backup there is incomplete: delete it."

@@ -8,7 +8,7 @@ from pathlib import Path
 import polars as pl
 
 from synthstream.config.config import StreamConfig
-from synthstream.environment import make_folder, sync, sync_parent
+from synthstream.environment import make_folder, sync, sync_parent, words
 from synthstream.errors import StateError
 from synthstream.publish.outlets import public_folder
 from synthstream.state.folder import STORE, is_state
@@ -52,9 +52,10 @@ def backup(config: StreamConfig, folder: Path, *, progress: Progress = iter) -> 
         for path in [*folder.rglob("*"), folder]:
             sync(path)
         sync_parent(folder)
-    except OSError as error:
+    except (OSError, StateError) as error:
+        why = f"{words(error)}." if isinstance(error, OSError) else f"{error}"
         left = " The backup there is incomplete: delete it." if folder.exists() else ""
-        raise StateError(f"backup {folder}: {error.strerror}.{left}") from error
+        raise StateError(f"backup {folder}: {why}{left}") from error
     finally:
         store.close()
 
