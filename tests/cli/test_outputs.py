@@ -12,11 +12,12 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
 
+import polars as pl
 import pytest
 
 from synthstream import releases
 from synthstream.cli.common import check_writable
-from synthstream.cli.reading import format_of
+from synthstream.cli.reading import format_of, write
 from synthstream.errors import ConfigError
 from synthstream.forecast import warnings as cautions
 from synthstream.publish.folder import DESCRIPTIONS, ParquetSink
@@ -50,6 +51,13 @@ def test_no_output_is_written_over_what_matters(tmp_path: Path, words: list[str]
     assert done.returncode == 2
     assert says in done.stderr
     assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="only Linux has a disk that is always full")
+@pytest.mark.parametrize("form", ["csv", "jsonl", "parquet"])
+def test_a_full_disk_is_told_with_the_name_of_the_file(form: str) -> None:
+    with pytest.raises(ConfigError, match=r"^-o /dev/full: could not be written whole\. Is there room\?"):
+        write(pl.DataFrame({"a": [1]}), Path("/dev/full"), form, stamped=False)
 
 
 def test_a_folder_in_which_nothing_can_be_written_is_named_before_anything_is_read(

@@ -732,7 +732,7 @@ def test_a_failed_write_leaves_nothing(tmp_path: Path, monkeypatch: pytest.Monke
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(Path, "replace", refuse)
-    with pytest.raises(OSError, match="No space"):
+    with pytest.raises(ConfigError, match=r"-o .*r\.html: No space left on device\. Nothing was written\.$"):
         write_page(output, "new")
     assert [p.name for p in tmp_path.iterdir()] == ["r.html"]
     assert output.read_text() == "old"

@@ -149,15 +149,20 @@ def write(frame: pl.DataFrame, output: Path | None, form: str, *, stamped: bool)
     Args:
         stamped: whether it was made with simulated noise: it must say so, and its owner alone may read the file.
     """
+    from polars.exceptions import ComputeError
+
     from synthstream.measured import NOT_PRIVATE
 
     target = BytesIO() if output is None or stamped else output
-    if form == "csv":
-        frame.write_csv(target)
-    elif form == "jsonl":
-        frame.write_ndjson(target)
-    else:
-        frame.write_parquet(target, metadata={"synthstream": NOT_PRIVATE} if stamped else None)
+    try:
+        if form == "csv":
+            frame.write_csv(target)
+        elif form == "jsonl":
+            frame.write_ndjson(target)
+        else:
+            frame.write_parquet(target, metadata={"synthstream": NOT_PRIVATE} if stamped else None)
+    except (OSError, ComputeError):  # of a full disk polars says neither a number nor the file
+        raise ConfigError(f"-o {output}: could not be written whole. Is there room? Say the same again.") from None
     if stamped:
         typer.echo("NOT PRIVATE: made with simulated noise.", err=True)
     if output is not None and isinstance(target, BytesIO):

@@ -15,7 +15,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from synthstream.environment import write_new
+from synthstream.environment import words, write_new
 from synthstream.errors import ConfigError
 from synthstream.kinds import span, spelled
 from synthstream.privacy import stated
@@ -124,14 +124,15 @@ def write_page(path: Path, text: str, *, private: bool = False) -> None:
         private: for its owner alone: mode 0600 from the beginning.
 
     Raises:
-        ConfigError: there is no such folder, or ``path`` is a folder or a link.
-        OSError: the file cannot be written.
+        ConfigError: there is no such folder, ``path`` is a folder or a link, or the file cannot be written.
     """
     check_place(path)
     aside = path.with_name(f".{path.name}.{token_hex(4)}")
     try:
         write_new(aside, text.encode(), mode=0o600 if private else 0o666)
         aside.replace(path)
-    except BaseException:
+    except BaseException as error:
         aside.unlink(missing_ok=True)
+        if isinstance(error, OSError):
+            raise ConfigError(f"-o {path}: {words(error)}. Nothing was written.") from error
         raise
