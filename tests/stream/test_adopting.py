@@ -7,7 +7,6 @@ import os
 import shutil
 from pathlib import Path
 
-import polars as pl
 import pytest
 
 from synthstream import Stream, StreamConfig
@@ -173,7 +172,7 @@ def test_a_backup_is_on_disk_with_its_names(tmp_path: Path, monkeypatch: pytest.
     ("where", "raised", "why"),
     [
         (Store, StateError("There is no space left."), "There is no space left."),
-        (pl.DataFrame, OSError("what polars raises has no number"), "it cannot be read or written."),
+        (Path, OSError(errno.ENOSPC, "as the system says it"), "No space left on device."),
     ],
 )
 def test_a_backup_that_fails_is_said_to_be_incomplete(
@@ -185,7 +184,7 @@ def test_a_backup_that_fails_is_said_to_be_incomplete(
         raise raised
 
     config, folder = half_run(tmp_path, "always"), tmp_path / "backup"
-    monkeypatch.setattr(where, "copy_to" if where is Store else "write_parquet", fails)
+    monkeypatch.setattr(where, "copy_to" if where is Store else "write_bytes", fails)
     with pytest.raises(StateError) as caught:
         backup(config, folder)
     assert str(caught.value) == f"backup {folder}: {why} The backup there is incomplete: delete it."

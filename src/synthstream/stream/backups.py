@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from io import BytesIO
 from pathlib import Path
 
 import polars as pl
@@ -46,7 +47,8 @@ def backup(config: StreamConfig, folder: Path, *, progress: Progress = iter) -> 
             schema={"tick": pl.Int64, "head": pl.String, "released": pl.List(pl.Int64)},
             orient="row",
         )
-        frame.write_parquet(folder / "public" / "measurements.parquet")
+        frame.write_parquet(content := BytesIO())  # what polars raises for a full disk is no error of the system
+        (folder / "public" / "measurements.parquet").write_bytes(content.getvalue())
         (folder / "public" / "ledger.json").write_text(json.dumps(store.ledger(), indent=2) + "\n")
         (folder / "public" / "settings.json").write_text((store.meta("config") or "{}") + "\n")
         for path in [*folder.rglob("*"), folder]:
