@@ -22,6 +22,7 @@ from synthstream import Stream, StreamConfig
 from synthstream.counts import Counts
 from synthstream.errors import ConfigError, StateCorrupt, StateError
 from synthstream.state.blobs import packed, unpacked, unpacked_ints
+from synthstream.state.database import _worded
 from synthstream.state.folder import file_system
 from synthstream.state.store import Store
 from tests.support.at_rest import TOML, canary, close_tick, fill, in_files, opened, plant, story
@@ -252,6 +253,18 @@ def test_a_header_that_seems_to_forbid_writing_is_damage(tmp_path: Path) -> None
     path.write_bytes(data)
     with pytest.raises(StateCorrupt, match="it is damaged"):
         story(tmp_path, TOML)
+
+
+def test_a_file_beside_the_store_that_may_not_be_written_is_no_damage(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SQLite makes the index of its log with the mode that the store has, and that may have been mended since."""
+    Store(tmp_path / "state").close()
+    (index := tmp_path / "state" / "store.db-shm").touch()
+    monkeypatch.setattr(os, "access", lambda path, _: Path(path) != index)
+    refused = sqlite3.OperationalError()
+    refused.sqlite_errorcode = sqlite3.SQLITE_READONLY
+    assert "it cannot be written. Check its permissions" in str(_worded(index.parent, refused))
 
 
 def changed(folder: Path, sql: str) -> None:

@@ -106,8 +106,10 @@ def _told(folder: Path, step: Callable[[], T]) -> T:
 def _worded(folder: Path, error: sqlite3.Error | UnicodeDecodeError) -> StateError:
     """The package's own error in place of SQLite's."""
     code, store = getattr(error, "sqlite_errorcode", 0) & 0xFF, folder / STORE
-    # A header whose bits have flipped also says that nothing may be written.
-    damaged = code == sqlite3.SQLITE_READONLY and os.access(store, os.W_OK) and os.access(folder, os.W_OK)
+    # A header whose bits have flipped also says that nothing may be written. Of its log and index a file is made with
+    # the mode that the store has then.
+    files = (folder, *folder.glob(f"{STORE}*"))
+    damaged = code == sqlite3.SQLITE_READONLY and all(os.access(path, os.W_OK) for path in files)
     if (trouble := _TROUBLE.get(code)) is not None and not damaged:
         return StateError(f"state folder {folder}: {trouble}, and run again. What was committed is there.")
     return StateCorrupt(
