@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 import random
@@ -23,7 +24,7 @@ from synthstream.counts import Counts
 from synthstream.errors import ConfigError, StateCorrupt, StateError
 from synthstream.state.blobs import packed, unpacked, unpacked_ints
 from synthstream.state.database import _worded
-from synthstream.state.folder import file_system
+from synthstream.state.folder import file_system, is_state
 from synthstream.state.store import Store
 from tests.support.at_rest import TOML, canary, close_tick, fill, in_files, opened, plant, story
 from tests.support.environments import At
@@ -253,6 +254,23 @@ def test_a_header_that_seems_to_forbid_writing_is_damage(tmp_path: Path) -> None
     path.write_bytes(data)
     with pytest.raises(StateCorrupt, match="it is damaged"):
         story(tmp_path, TOML)
+
+
+def test_a_folder_that_another_user_may_not_look_into_is_told_as_theirs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As after a first run by root, of whom a service does the others."""
+
+    def refused(_: Path) -> bool:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    Store(tmp_path / "state").close()
+    monkeypatch.setattr(Path, "exists", refused)
+    with pytest.raises(StateError, match=r"Permission denied\. What was committed is there\. Mend that"):
+        is_state(tmp_path / "state")
+    monkeypatch.setattr(os, "geteuid", lambda: 12345)
+    with pytest.raises(StateError, match=r"belongs to another user\. Run as its owner"):
+        is_state(tmp_path / "state")
 
 
 def test_a_file_beside_the_store_that_may_not_be_written_is_no_damage(

@@ -65,8 +65,12 @@ def failed(folder: Path, error: OSError) -> StateError:
 
 
 def is_state(folder: Path) -> bool:
-    """Whether a state lies in a folder."""
-    return (folder / STORE).exists()
+    """Whether a state lies in a folder. Raises ``StateError`` if this user may not know."""
+    try:
+        return (folder / STORE).exists()
+    except OSError as error:
+        refuse_exposed(folder)  # it says whose it is
+        raise failed(folder, error) from error
 
 
 def make_private(folder: Path) -> None:
