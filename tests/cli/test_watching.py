@@ -15,7 +15,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from synthstream import StreamConfig
 from synthstream.cli import status
-from synthstream.cli.run import run_command
+from synthstream.cli.run import Then, run_command
 from synthstream.environment import Env
 from synthstream.forecast.warnings import Caution
 from tests.support.command import synthstream
@@ -228,7 +228,13 @@ def test_a_catalogue_that_cannot_be_written_keeps_no_release_waiting(folder: Pat
 
 
 @pytest.mark.parametrize(
-    ("command", "says"), [("", "name a command"), ("echo 'a", "is not closed"), ("no-such-program", "No such file")]
+    ("command", "says"),
+    [
+        ("", "name a command"),
+        ("echo 'a", "is not closed"),
+        ("no-such-program", "No such file"),
+        ("true && true", "no shell reads it, so && does nothing: name a script that says it."),
+    ],
 )
 def test_a_command_that_cannot_be_is_told(folder: Path, command: str, says: str) -> None:
     ended = synthstream("run", "stream.toml", "--then", command, cwd=folder)
@@ -241,3 +247,8 @@ def test_a_file_left_out_does_not_keep_the_command_from_running(folder: Path) ->
     ended = synthstream("run", "stream.toml", "--then", "touch ran", cwd=folder)
     assert ended.returncode == 1
     assert (folder / "ran").exists()
+
+
+@pytest.mark.parametrize("text", ["sort -t '|' -k 2", "sh -c 'a > b'", "rsync -a >x", "find . -exec touch {} ;"])
+def test_a_sign_that_a_command_itself_may_take_is_handed_to_it(text: str) -> None:
+    assert Then(text, simulate=False)

@@ -67,6 +67,10 @@ class Engine(StrEnum):
 Counter = Annotated[Engine, typer.Option(help="What counts files: this program, or Spark's executors (extra: spark).")]
 
 
+# What a shell would not hand to a command as a word.
+_OF_SHELLS = frozenset(["|", "||", "&&", "&", "<", ">", ">>", "2>", "2>>", "&>", "2>&1"])
+
+
 class Then:
     """A command of the operator's that no shell reads; it runs once for each release, in order, and delays none that
     fails.
@@ -86,6 +90,8 @@ class Then:
             raise ConfigError(f"--then {text}: a quotation mark is not closed.") from None
         if text is not None and not self._words:
             raise ConfigError("--then: name a command, as in --then 'rsync -a releases/ www:/srv/releases'.")
+        if sign := next((word for word in self._words if word in _OF_SHELLS and f" {word} " in f"{text} "), None):
+            raise ConfigError(f"--then {text}: no shell reads it, so {sign} does nothing: name a script that says it.")
 
     def __bool__(self) -> bool:
         return bool(self._words)
