@@ -165,7 +165,8 @@ class _Site:
         others = sorted(path.name for path in self._releases.glob("*") if path.name not in known)
         root = self._folder / "index.html"
         if others:
-            raise ConfigError(f"{self._releases / others[0]}: is no release that {self._found.sink.folder} holds.")
+            what = f"is no release that {self._found.sink.folder} holds. If it is another stream's, name another folder."
+            raise ConfigError(f"{self._releases / others[0]}: {what}")
         if self._latest.exists() and not (self._latest / "manifest.json").exists():
             raise ConfigError(f"{self._latest}: is there already, and is no part of a site. Name another folder.")
         if root.exists() and root.read_text(errors="replace") != _ROOT:
