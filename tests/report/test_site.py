@@ -542,7 +542,7 @@ def test_nothing_that_is_not_its_own_is_written_over(tmp_path: Path) -> None:
     (tmp_path / "longer/releases/000001").mkdir(parents=True)
     for name in ("theirs", "page", "latest", "longer"):
         before = streams.published(tmp_path / name)
-        with pytest.raises(ConfigError, match="[Nn]ame a"):
+        with pytest.raises(ConfigError, match=r"[Nn]ame a"):
             publish_site(config, tmp_path / name, progress=quiet)
         assert streams.published(tmp_path / name) == before
 

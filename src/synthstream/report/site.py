@@ -165,7 +165,7 @@ class _Site:
         others = sorted(path.name for path in self._releases.glob("*") if path.name not in known)
         root = self._folder / "index.html"
         if others:
-            what = f"is no release that {self._found.sink.folder} holds. If it is another stream's, name another folder."
+            what = f"is no release of {self._found.sink.folder}. If it is another stream's, name another folder."
             raise ConfigError(f"{self._releases / others[0]}: {what}")
         if self._latest.exists() and not (self._latest / "manifest.json").exists():
             raise ConfigError(f"{self._latest}: is there already, and is no part of a site. Name another folder.")
