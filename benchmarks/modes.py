@@ -105,6 +105,7 @@ MODES = {
     "points-signed": Mode(_XY, "points", 2.0, {"synthesizer": _POINTS, "op": "op"}),
     "place-alone": Mode([_PLACE], "points", 1.5),
     "place": Mode([_KIND, _PLACE], "place-alone", 1.5),
+    "place-always": Mode([_KIND, _PLACE], "place", 1.5, {"synthesizer": {"measure": "always"}}),
     "place-signed": Mode([_KIND, _PLACE], "place", 1.5, {"op": "op"}),
     "place-and-table": Mode([*_TABLE, _PLACE], "table", 1.3),
     "line": Mode(_Z, "", 1.0, {"synthesizer": _POINTS}),
