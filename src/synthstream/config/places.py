@@ -36,8 +36,6 @@ _ALONE, _CROSSED = 0.07, 0.25
 # What all grids alone get of the part of tables of one column.
 _SINGLES = 0.6
 _POWER = 1 / 3
-# Refreshes divide a part among tables of one column by this power of their cells.
-_DIVIDED = 0.6
 # Where tables are measured once an epoch grids get so much of that part at most: the root of their cells gives more to
 # many fine ones, and each of a few coarse categories is told by its own table alone.
 _SINGLES_IN_EPOCHS = 0.75
@@ -340,7 +338,7 @@ def weights_of(
     focus: Sequence[str] = (),
     sizes: FloatArray | float = 1.0,
     *,
-    divided: float = _DIVIDED,
+    alike: bool = False,
 ) -> tuple[float, ...] | None:
     """How much of the budget each table gets beside others of its order; ``None``: all the same.
 
@@ -350,8 +348,8 @@ def weights_of(
     Args:
         focus: names of columns and places.
         sizes: how many times the share of others each gets for its cells, where it holds no grid.
-        divided: a part is divided among tables of one column by this power of their cells, times these weights; left
-            out: as refreshes do.
+        alike: whether tables of one column and one weight get the same; otherwise a part is divided among them as
+            refreshes do, by a power of their cells.
 
     Raises:
         ConfigError: one is none, or no table of two columns or more holds it.
@@ -374,7 +372,8 @@ def weights_of(
     if not grids.any():
         return tuple(weights.tolist())
     # Among grids it is divided as an error of each weighs, with the way to the next cell.
-    key, wanted = (np.where(workload.order == 1, workload.cells_to(power), 1.0) for power in (divided, _POWER))
+    powers = (0.0 if alike else 0.6, _POWER)
+    key, wanted = (np.where(workload.order == 1, workload.cells_to(power), 1.0) for power in powers)
     for order, part in ((1, _SINGLES), (2, _CROSSED)):
         theirs, ours = (workload.order == order) & held, (workload.order == order) & ~held
         if theirs.any() and ours.any():

@@ -144,7 +144,7 @@ def _of_tables(config: StreamConfig, budget: Budget) -> Synthesizer:
         groups=config.constraints.groups,
         weights=weights_in_epochs(config.schema, config.workload)
         if config.measures == "epochs"
-        else weights_of(config.schema, config.workload, focus, sizes, **({"divided": 0.0} if alike else {})),
+        else weights_of(config.schema, config.workload, focus, sizes, alike=alike),
     )
 
 
