@@ -165,17 +165,18 @@ def run_command(
         for mirror in stream.status()["unchecked"]:
             words = "could not be asked what it holds; manifests say so."
             shown.print(f"Warning: [[mirror]] {mirror} {words}", style="bold")
-        _no_file(shown, stream)
         if simulate:
             warn(shown)
         failed, after = None, partial(_after, shown, stream, command, set())
         if follow:
+            _no_file(shown, stream)
             if new_files:
                 stream.ingest(new_files=True, before=stream.opened)
             follow_command(stream, shown, until=moment, poll=seconds_of(poll), released=after)
         else:
             upto = stream.closed + stream.due(until=moment, at=stream.opened)  # opening and counting take their time
-            files = _counted(stream, engine, new_files=new_files)
+            if not (files := _counted(stream, engine, new_files=new_files)):
+                _no_file(shown, stream)
             _announced(shown, stream, due := max(0, upto - stream.closed), asked=asked)
             failed = _released(stream, due, moment, after if command else None)
             _summary(shown, stream, config, files=files, simulate=simulate, until=moment)
