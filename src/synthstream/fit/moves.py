@@ -90,17 +90,16 @@ def move(
     Args:
         counts: of the rows as they are.
         aim: its cells; the errors that are left in them; margins: of values that improve a row one is drawn in
-            proportion to these; joints: their columns move together.
+            proportion to these; joints: their columns move together, and of one alone rows take what it allows.
         variance: of a cell of each marginal as measured; weights are in inverse proportion to it.
         state: of the random numbers.
 
     One thread: a second one would have to see the moves of the first in an order that does not depend on its speed.
     """
     layout, sizes = _layout(workload), np.array(workload.sizes, dtype=np.int64)
-    joints, residual = aim.joints, counts - aim.cells
+    joints, residual = [joint for joint in aim.joints if len(joint.group.columns) > 1], counts - aim.cells
     least = max(float(variance.min()), _EXACT)
     weights = least / np.maximum(variance, least)
-    chances = np.concatenate(aim.margins)
     together = {c for joint in joints for c in joint.group.columns}
     movers = [*(c for c in range(len(sizes)) if c not in together), *(len(sizes) + g for g in range(len(joints)))]
     columns = np.ascontiguousarray(codes.astype(np.uint8 if max(workload.sizes) <= 256 else np.int32).T)
@@ -108,7 +107,7 @@ def move(
         columns,
         residual,
         weights,
-        chances,
+        _chances(aim),
         sizes,
         layout,
         blocks_of(joints, workload),
@@ -124,6 +123,16 @@ def move(
         follow(columns, residual, aim.cells, weights, noises, sets, workload, least=least, state=state)
     codes[:] = columns.T
     return np.rint(residual + aim.cells).astype(np.int64)
+
+
+def _chances(aim: Targets) -> FloatArray:
+    """Expected rows of each value, column after column; -1 for values that no row may have."""
+    chances = [margin.copy() for margin in aim.margins]
+    for joint in aim.joints:
+        if len(joint.group.columns) == 1:
+            (column,) = joint.group.columns
+            chances[column][np.setdiff1d(np.arange(chances[column].size), joint.group.combinations)] = -1.0
+    return np.concatenate(chances)
 
 
 @functools.lru_cache(maxsize=1)  # releases of a stream have one
@@ -252,7 +261,9 @@ def _thresholds(marginals, chance, padded, weights, errors, effort):  # type: ig
         spread += 2.0 * weights[q] ** 2 * errors[q]
     noise = np.sqrt(spread)
     lean = np.full(padded, np.inf, dtype=np.float32)
-    lean[: len(chance)] = effort.lean * noise * np.log((chance.max() + 1.0) / (chance + 1.0))
+    likely = np.maximum(chance, 0.0)
+    lean[: len(chance)] = effort.lean * noise * np.log((chance.max() + 1.0) / (likely + 1.0))
+    lean[: len(chance)][chance < 0.0] = np.inf
     return lean, np.float32(total + effort.gain * noise)
 
 

@@ -58,7 +58,7 @@ class Builder:
         self._first, self._later = synthesizer_of(config.lives[0]), list[Resumed]()
         made = {len(life.lives): synthesizer_of(life) for life in config.lives[1:]} | {1: self._first}
         for start, model in segments:
-            inner = made[len(config.at(start).lives)]
+            inner = made[len(config.at(start).lives)].from_tick(start)
             self._later.append(Resumed(inner=inner, segment=self._segment(start, model)))
 
     def remember(self, number: int) -> Self:

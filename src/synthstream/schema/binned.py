@@ -62,11 +62,15 @@ class Binned(Column):
     def _numbers(self, series: pl.Series) -> FloatArray:
         return numbers(series)
 
-    def encode(self, series: pl.Series) -> CodeArray:
+    @property
+    def _missing(self) -> int:
+        """Code of missing cells."""
         edges, place = np.asarray(self.edges), getattr(self, "missing", None)
         place = _seconds(place) if isinstance(place, datetime) else place
-        code = len(edges) - 1 if place is None else int(bins_of(np.array([place]), edges, 0)[0])
-        return bins_of(self._numbers(series), edges, code)
+        return len(edges) - 1 if place is None else int(bins_of(np.array([place]), edges, 0)[0])
+
+    def encode(self, series: pl.Series) -> CodeArray:
+        return bins_of(self._numbers(series), np.asarray(self.edges), self._missing)
 
     @override
     def outside(self, series: pl.Series) -> tuple[Mask, Mask]:
@@ -284,6 +288,17 @@ class Datetime(Binned):
         local = times(series, timezone=self.timezone)
         found = getattr(local.dt, self.part)() if self.part else local.dt.epoch("us").cast(pl.Float64) / 1e6
         return np.array(found.cast(pl.Float64).fill_null(np.nan).to_numpy(), dtype=np.float64)
+
+    def codes_before(self, end: datetime) -> CodeArray:
+        """Codes that a cell may have whose time lies before a moment on the wall clock of ``timezone``, or is missing.
+
+        Example:
+            >>> day = Datetime(name="at", min=datetime(2026, 1, 1), max=datetime(2026, 1, 8), bins=7)
+            >>> day.codes_before(datetime(2026, 1, 3)).tolist()
+            [0, 1, 7]
+        """
+        begun = np.searchsorted(np.asarray(self.edges[1:-1]), _seconds(end)) + 1
+        return np.union1d(np.arange(begun), [self._missing]).astype(np.int32)
 
     @override
     def _made(self, values: FloatArray) -> pl.Series:

@@ -22,6 +22,7 @@ from synthstream.kernel.turnstile import Turnstile
 from synthstream.kinds import SYNTHESIZERS, SynthesizerKind
 from synthstream.partition import Partition
 from synthstream.privacy import EVENT, EXACT, Budget, Claim, Neighbours, Unit, above, below
+from synthstream.schema.binned import Datetime
 from synthstream.schema.coordinates import Coordinate
 from synthstream.strategies.levels import Schedule, first_levels, joint_levels
 from synthstream.strategies.shares import by_size
@@ -31,7 +32,7 @@ from synthstream.synthesizers.epochs import InEpochs
 from synthstream.synthesizers.points import FromBothSides, FromNodes
 from synthstream.synthesizers.segments import in_segments
 from synthstream.synthesizers.tables import AtRefreshes, Continual
-from synthstream.synthesizers.windowing import RowFitting
+from synthstream.synthesizers.windowing import Dates, RowFitting
 from synthstream.workload import Workload
 
 Make = Callable[[StreamConfig, Budget], Synthesizer]
@@ -142,10 +143,23 @@ def _of_tables(config: StreamConfig, budget: Budget) -> Synthesizer:
         unit=Unit(signed=config.op is not None),
         neighbours=config.privacy.neighbours,
         groups=config.constraints.groups,
+        dates=_dates(config),
         weights=weights_in_epochs(config.schema, config.workload)
         if config.measures == "epochs"
         else weights_of(config.schema, config.workload, focus, sizes, alike=alike),
     )
+
+
+def _dates(config: StreamConfig) -> Dates | None:
+    """Columns in which no row can lie in the future. A row that takes another away may count before its time comes."""
+    clock = config.clock
+    columns = {
+        c: column
+        for c, column in enumerate(config.schema.columns)
+        if isinstance(column, Datetime) and column.part is None
+        if (column.read_from, column.timezone) == (clock.column, clock.timezone)
+    }
+    return Dates(clock=clock, columns=columns) if columns and config.op is None else None
 
 
 def _of_points(config: StreamConfig, budget: Budget) -> Synthesizer:
@@ -185,6 +199,7 @@ def synthesizer_for(
     unit: Unit = EVENT,
     neighbours: Neighbours = "add-remove",
     groups: tuple[Group, ...] = (),
+    dates: Dates | None = None,
     weights: tuple[float, ...] | None = None,
 ) -> Synthesizer:
     """The mechanism and the fit for a workload. Raises ``ValueError`` if they do not fit together.
@@ -199,7 +214,7 @@ def synthesizer_for(
     common |= {"unit": unit, "neighbours": neighbours}
     if settings.kind == "table":
         how = settings.measures(budget, workload)
-        rows = RowFitting(groups, settings.population or MOST_ROWS)
+        rows = RowFitting(groups, settings.population or MOST_ROWS, dates)
         if how == "always":
             tables = Marginals(**common, weights=weights, split=settings.shares, kind=settings.counter)
             return Continual(mechanism=tables, how=rows)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, Protocol, Self
 
 from numpy.typing import NDArray
 from typing_extensions import TypeVar
@@ -340,6 +340,10 @@ class Synthesizer(ABC, Generic[R, M]):
         raise TypeError(f"no way is known to audit a {type(self).__name__}")
 
     # -- segments -----------------------------------------------------------------------------------------------
+
+    def from_tick(self, tick: int) -> Self:
+        """The same for a segment that begins with a tick of the stream."""
+        return self
 
     @property
     def start(self) -> int:

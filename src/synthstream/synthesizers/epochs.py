@@ -14,7 +14,7 @@ from synthstream.counts import Counts
 from synthstream.fit.ahead import Ahead
 from synthstream.fit.drift import Parts, parts_of
 from synthstream.fit.pooling import pooled
-from synthstream.fit.population import Population, fit
+from synthstream.fit.population import Population
 from synthstream.kernel.counters import State
 from synthstream.kernel.epochs import Epochs
 from synthstream.kernel.gate import Gate
@@ -174,12 +174,12 @@ class InEpochs(OfTables):
         known = self.known(tick, history, models)
         # It is shrunk as far as it should be: only the weights of tables are left to say.
         known = replace(known, variance=known.variance * _TAKEN_AS_IT_IS)
-        return fit(known, start=last, seed=seed, memory=0.0, taken=_TAKEN_AS_IT_IS, **self.how._asdict())
+        return self.how.at(tick).fit(known, start=last, seed=seed, memory=0.0, taken=_TAKEN_AS_IT_IS)
 
     def known(self, tick: int, history: History[Measured], models: Models) -> Measured:
         """Estimate of all running tables after a tick, from all epochs together."""
         ends = [*(t for t in sorted(map(int, models)) if t != tick), tick]
-        return pooled([history(t) for t in ends], covariance=self._covariance(ends), groups=self.how.groups)
+        return pooled([history(t) for t in ends], covariance=self._covariance(ends), groups=self.how.at(tick).groups)
 
     @override
     def covariance(self, s: int, t: int, history: History[Measured]) -> FloatArray:
@@ -218,7 +218,7 @@ class InEpochs(OfTables):
 
     def window(self, asked: WindowAsked) -> Windowed:
         """See :class:`Synthesizer`: whole epochs of one segment."""
-        return windowing.of_epochs(self.mechanism, asked, self.how)
+        return windowing.of_epochs(self.mechanism, asked, self.how.at(asked.last - asked.start))
 
     def simulations(self, expected: Expected) -> list[Piece]:
         return tables.pieces_in_epochs(self, expected)

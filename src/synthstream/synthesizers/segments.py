@@ -169,7 +169,8 @@ class Resumed(Synthesizer):
         return Continued(tick=tick, start=start, own=self.inner.unpack(tick - start, released))
 
     def replicates(self, known: Reading, model: Any, *, number: int, seed: int) -> list[RowModel]:
-        return self.inner.replicates(known, model, number=number, seed=seed)
+        own = replace(known, tick=known.tick - self.segment.start)  # type: ignore[type-var]
+        return self.inner.replicates(own, model, number=number, seed=seed)
 
     def describe(self) -> str:
         return self.inner.describe()

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar, Self, cast
 
 import numpy as np
 from typing_extensions import override
 
 from synthstream.counts import Counts
 from synthstream.fit.aims import Earlier
-from synthstream.fit.population import Population, fit
+from synthstream.fit.population import Population
 from synthstream.kernel.counters import State
 from synthstream.kernel.gate import Gate
 from synthstream.kernel.tables import Marginals, Refreshed
@@ -64,6 +64,11 @@ class OfTables(Synthesizer[Measured, Population]):
     def model(self, arrays: Models) -> Population:
         return Population(workload=self.mechanism.workload, **arrays)
 
+    @override
+    def from_tick(self, tick: int) -> Self:
+        dates = self.how.dates
+        return self if dates is None else replace(self, how=self.how._replace(dates=replace(dates, begun=tick)))
+
     def release(self, **facts: Any) -> TableRelease:
         return TableRelease(workload=self.mechanism.workload, **facts)
 
@@ -93,7 +98,8 @@ class Running(OfTables):
         error = np.repeat(np.sqrt(measured.variance), measured.workload.lengths)
         exact = model.counts(measured.workload)
         noisy = (replace(measured, values=exact + error * rng.standard_normal(error.size)) for _ in range(number))
-        return [fit(one, memory=0.0, seed=seed, **self.how._asdict()) for one in noisy]
+        how = self.how.at(measured.tick)
+        return [how.fit(one, memory=0.0, seed=seed) for one in noisy]
 
     @override
     def expected_variance(self, tick: int, events_per_tick: float | None = None) -> FloatArray:
@@ -117,7 +123,7 @@ class Continual(Running):
     def fit(
         self, tick: int, history: History[Measured], last: Population | None, models: Models, *, seed: int
     ) -> Population:
-        return fit(history(tick), start=last, seed=seed, **self.how._asdict())
+        return self.how.at(tick).fit(history(tick), start=last, seed=seed)
 
     def pack(self, measured: Measured) -> IntArray:
         """See :class:`Synthesizer`: in units of the resolution."""
@@ -143,7 +149,7 @@ class Continual(Running):
     @override
     def window(self, asked: WindowAsked) -> Windowed:
         """See :class:`Synthesizer`: differences of running counts."""
-        return windowing.of_running_counts(asked, self.how)
+        return windowing.of_running_counts(asked, self.how.at(asked.last - asked.start))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -205,7 +211,7 @@ class AtRefreshes(Running):
             shared = self.mechanism.covariance(at, tick, came)
             before = history(came.ticks[number - 1]) if number else None
             then = Earlier(history(at), shared, self.mechanism.unit.signed, before)
-        return fit(known, start=last, seed=seed, memory=0.0, fresh=fresh, then=then, **self.how._asdict())
+        return self.how.at(tick).fit(known, start=last, seed=seed, memory=0.0, fresh=fresh, then=then)
 
     def error_bound(self, tick: int, *, beta: float) -> float:
         """See :class:`Synthesizer`: of every count as it is known after that tick."""
@@ -235,4 +241,5 @@ class AtRefreshes(Running):
     @override
     def window(self, asked: WindowAsked) -> Windowed:
         """See :class:`Synthesizer`: differences of counts, of larger tables between the nearest refreshes."""
-        return windowing.between_refreshes(self.mechanism, self.came(asked.own(asked.newest)), asked, self.how)
+        how, came = self.how.at(asked.last - asked.start), self.came(asked.own(asked.newest))
+        return windowing.between_refreshes(self.mechanism, came, asked, how)

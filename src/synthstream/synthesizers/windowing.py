@@ -5,13 +5,14 @@ All of it is post-processing of what was published.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from synthstream.constraints import Group
+from synthstream.constraints import Group, joined
 from synthstream.errors import NotReleased
 from synthstream.fit.aims import Earlier
 from synthstream.fit.pooling import pooled
@@ -23,6 +24,8 @@ from synthstream.measured import Measured
 from synthstream.release.comparing import between_spans
 from synthstream.release.rows import RowModel
 from synthstream.release.series import only
+from synthstream.schema.binned import Datetime
+from synthstream.schema.clock import Clock
 from synthstream.strategies.times import Refreshes
 from synthstream.synthesizers.contract import Synthesizer, WindowAsked, Windowed
 from synthstream.workload import Workload
@@ -34,16 +37,49 @@ _ALL = np.inf
 _NAMED = 12
 
 
+@dataclass(frozen=True, kw_only=True)
+class Dates:
+    """Columns that are read from the clock's own: a row counts in a tick only once its time has come.
+
+    Args:
+        clock: of the stream.
+        columns: by position, in bins of time on the clock's own wall.
+        begun: first tick of the stream that is measured.
+    """
+
+    clock: Clock
+    columns: Mapping[int, Datetime]
+    begun: int = 0
+
+    def possible(self, tick: int) -> list[Group]:
+        """What a row may have that was counted up to a tick, of those that are measured."""
+        end = self.clock.boundary(self.begun + tick + 1).replace(tzinfo=None)
+        codes = {c: column.codes_before(end) for c, column in self.columns.items()}
+        return [Group.of([c], some) for c, some in codes.items() if some.size < self.columns[c].size]
+
+
 class RowFitting(NamedTuple):
     """How rows are fitted: see :func:`synthstream.fit.population.fit`.
 
     Args:
         groups: public constraints, which published rows satisfy; what is measured does not depend on them.
         most: rows at most, which stand for more events each where there are more; ``None``: a row for each event.
+        dates: columns in which no row lies in the future.
     """
 
     groups: tuple[Group, ...] = ()
     most: int | None = None
+    dates: Dates | None = None
+
+    def at(self, tick: int) -> RowFitting:
+        """The same at a tick, of those that are measured: with what its dates allow among the groups."""
+        if self.dates is None:
+            return self
+        return self._replace(groups=joined([*self.groups, *self.dates.possible(tick)]), dates=None)
+
+    def fit(self, measured: Measured, **how: Any) -> Population:
+        """Rows for a measurement: see :func:`synthstream.fit.population.fit`."""
+        return fit(measured, groups=self.groups, most=self.most, **how)
 
 
 PLAIN = RowFitting()
@@ -212,7 +248,7 @@ def _rows(
         then: what was measured of the ticks that larger tables count, if these are not those of the window: rows go
             from all events to theirs, and from theirs to the window's.
     """
-    fitted = partial(fit, seed=asked.seed, groups=how.groups, most=how.most)
+    fitted = partial(how.fit, seed=asked.seed)
     if all_of_it is None or (rows := fitted(all_of_it, memory=0.0)).number == 0:
         # As a release is at a refresh.
         return fitted(own, memory=0.0, then=then, fresh=None if then is None else True)

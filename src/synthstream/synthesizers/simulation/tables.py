@@ -266,7 +266,7 @@ def in_epochs(
     epsilon = min(budget.epsilon * scale, LARGEST_EPSILON)  # with that hardly any noise is left
     mechanism = replace(made.mechanism, budget=Budget(epsilon=epsilon, delta=budget.delta))
     # Rows of the shape know no constraint, and lie in every cell of every grid of a place: nor does their fit.
-    made = replace(made, mechanism=mechanism, how=made.how._replace(groups=()))
+    made = replace(made, mechanism=mechanism, how=made.how._replace(groups=(), dates=None))
     workload, rng = mechanism.workload, np.random.default_rng(seed)
     state, last, gate = mechanism.init(), None, SeededGate(f"forecast {seed}")
     history: dict[int, Measured] = {}

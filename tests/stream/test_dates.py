@@ -1,0 +1,108 @@
+"""Columns that are read from the clock's own: no row lies in the future, as no event that was counted does."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from synthstream import Releases, Stream, StreamConfig
+from synthstream.kernel.gate import Gate
+from synthstream.stream.recovery import adopt
+from synthstream.stream.verification import verify
+from synthstream.synthesizers.assembly import synthesizer_of
+from synthstream.synthesizers.simulation.seeded import SeededGate
+from synthstream.synthesizers.tables import OfTables
+from tests.support.streams import rows, text_of
+
+# A bin for each day, of which most are never reached; times that cannot be read have one of their own.
+DAY = """
+[[columns]]
+name = "day"
+from = "when"
+type = "datetime"
+min = 2026-01-01
+max = 2026-01-31
+bins = 30
+"""
+HALF = 4
+
+
+def loud(tick: int) -> Gate:
+    return SeededGate(f"dates {tick}")
+
+
+def config_of(folder: Path, kind: str, *, until: str, more: str = "") -> StreamConfig:
+    text = text_of(kind).replace("epsilon = 2.0", "epsilon = 0.5").replace("2026-01-09", until) + DAY + more
+    (folder / f"{until}.toml").write_text(text)
+    return StreamConfig.from_toml(text, base=folder)
+
+
+def ahead(config: StreamConfig) -> list[int]:
+    """How many rows of each release, and of a window, are dated after its end."""
+    found = [*Releases(config), Releases(config).between("2026-01-02", "2026-01-04")]
+    return [one.rows().filter(pl.col("day") >= one.end.replace(tzinfo=None)).height for one in found]
+
+
+@pytest.mark.sparing(2)
+@pytest.mark.parametrize("kind", ["always", "refresh", "epochs"])
+def test_no_row_lies_in_the_future(tmp_path: Path, kind: str) -> None:
+    rows(400, 1).write_parquet(tmp_path / "rows-1.parquet")
+    config = config_of(tmp_path, kind, until="2026-01-05")
+    with Stream(config, gates=loud) as stream:
+        assert len(list(stream.run())) == HALF
+    shutil.rmtree(config.state)
+    adopt(config, gates=loud)
+    with Stream(config := config_of(tmp_path, kind, until="2026-01-09"), gates=loud) as stream:
+        list(stream.run())
+        assert stream.last is not None
+        table = stream.last.table("day")
+    assert ahead(config) == [0] * 9
+    # Noise is there all the same, and days that have come have rows.
+    assert table["measured"].drop_nulls()[-20:].abs().max() > 1
+    assert (table["count"].head(8) > 0).sum() > HALF
+    assert verify(config, rebuild=True).findings == []
+
+
+@pytest.mark.parametrize(
+    ("said", "becomes"),
+    [
+        ('from = "when"', 'from = "other"'),
+        ("min = 2026-01-01\nmax = 2026-01-31\nbins = 30", 'part = "day"'),
+        ("bins = 30", 'bins = 30\ntimezone = "Asia/Tokyo"'),
+    ],
+    ids=["another column", "a part of the calendar", "another zone"],
+)
+def test_columns_of_which_the_clock_does_not_tell_are_left_alone(tmp_path: Path, said: str, becomes: str) -> None:
+    text = text_of("refresh") + DAY
+    for here, known in ((text, True), (text.replace(said, becomes), False)):
+        made = synthesizer_of(StreamConfig.from_toml(here, base=tmp_path))
+        assert isinstance(made, OfTables)
+        assert (made.how.dates is not None) is known
+
+
+def test_rows_that_take_others_away_may_count_before_their_time(tmp_path: Path) -> None:
+    made = synthesizer_of(StreamConfig.from_toml('op = "op"\n' + text_of("epochs") + DAY, base=tmp_path))
+    assert isinstance(made, OfTables)
+    assert made.how.dates is None
+
+
+def test_a_constraint_of_the_column_is_kept_as_well(tmp_path: Path) -> None:
+    days = [f"2026-01-{day:02}T00:00:00" for day in range(1, 31)]
+    cells = ", ".join(f'["{ward}", "{day}"]' for ward, since in (("A", 0), ("B", 2), ("C", 2)) for day in days[since:])
+    allowed = f'\n[[constraints]]\ncolumns = ["ward", "day"]\nallowed = [{cells}]\n'
+    config = config_of(tmp_path, "refresh", until="2026-01-05", more=allowed)
+    made = synthesizer_of(config)
+    assert isinstance(made, OfTables)
+    ((whole,), (second,), (third,)) = (
+        config.constraints.groups,
+        made.how.at(1).groups,
+        made.from_tick(2).how.at(0).groups,
+    )
+    assert second.columns == third.columns == whole.columns
+    day = whole.columns.index(config.schema.names.index("day"))
+    for tick, group in ((1, second), (2, third)):
+        kept = whole.combinations[(whole.combinations[:, day] <= tick) | (whole.combinations[:, day] == len(days))]
+        assert group.combinations.tolist() == kept.tolist()
