@@ -61,8 +61,8 @@ def test_no_row_lies_in_the_future(tmp_path: Path, kind: str) -> None:
         table = stream.last.table("day")
     assert ahead(config) == [0] * 9
     # Noise is there all the same, and days that have come have rows.
-    assert table["measured"].drop_nulls()[-20:].abs().max() > 1
-    assert (table["count"].head(8) > 0).sum() > HALF
+    assert table.tail(20).filter(pl.col("measured").abs() > 1).height
+    assert table.head(8).filter(pl.col("count") > 0).height > HALF
     assert verify(config, rebuild=True).findings == []
 
 
