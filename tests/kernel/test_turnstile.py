@@ -366,9 +366,9 @@ def test_what_came_before_a_loss_can_be_taken_away_after_it(tmp_path: Path) -> N
         *_, release = stream.run()
     assert isinstance(release, PointRelease)
     left, right = release.mass({}, {"x": 5.0}), release.mass({"x": 5.0}, {})
-    assert abs(left[0]) <= 2 * left[1]
-    assert abs(right[0] - first.height) <= 2 * right[1]
-    assert right[0] > 0.7 * first.height
+    assert abs(left["measured"]) <= 2 * left["stderr"]
+    assert abs(right["measured"] - first.height) <= 2 * right["stderr"]
+    assert right["measured"] > 0.7 * first.height
     assert release.rows().filter(pl.col("x") > 5).height > 0.7 * first.height
 
 

@@ -798,7 +798,7 @@ def test_a_map_of_points_tells_its_errors(made: Made, tmp_path: Path) -> None:
     x, y = last.coordinates
     for parts, error in ((np.array(grid.counts.shape[::-1]), grid.errors[0]), (np.array([4, 4]), grid.errors[1])):
         first = {c.name: c.min + (c.max - c.min) / part for c, part in zip((x, y), parts, strict=True)}
-        assert error[0, 0] == pytest.approx(last.mass({}, first)[1])
+        assert error[0, 0] == pytest.approx(last.mass({}, first)["stderr"])
 
 
 def test_a_value_with_many_blanks_takes_no_longer_than_others() -> None:

@@ -277,9 +277,9 @@ def test_points_are_explored_by_range_and_on_a_grid(made: dict[str, tuple[Stream
         release = synthstream.releases(config.base / "stream.toml").at(tick)
         assert isinstance(release, PointRelease)
         for place in (0, sizes[0] - 1):
-            count, error = release.mass({"x": edges[place]}, {"x": edges[place + 1]})
-            assert facts["singles"][tick][place] == pytest.approx(count, abs=0.5)
-            assert facts["errors"][tick][place] == pytest.approx(error, abs=0.06)
+            told = release.mass({"x": edges[place]}, {"x": edges[place + 1]})
+            assert facts["singles"][tick][place] == pytest.approx(told["measured"], abs=0.5)
+            assert facts["errors"][tick][place] == pytest.approx(told["stderr"], abs=0.06)
 
 
 @pytest.mark.parametrize("kind", ["points", "points-zcdp"])
@@ -300,9 +300,9 @@ def test_points_whose_ranges_have_become_finer_are_explored_by_those_of_the_newe
     assert len(cells) == sum(sizes)
     singles = sum(table[1] for table in facts["tables"] if len(table[0]) == 1)
     for place in range(sizes[0]):
-        count, error = young.mass({"x": edges[place]}, {"x": edges[place + 1]})
-        assert facts["singles"][0][place] == cells[place] == pytest.approx(count, abs=0.51)
-        assert facts["errors"][0][place] == pytest.approx(error, abs=0.06)
+        told = young.mass({"x": edges[place]}, {"x": edges[place + 1]})
+        assert facts["singles"][0][place] == cells[place] == pytest.approx(told["measured"], abs=0.51)
+        assert facts["errors"][0][place] == pytest.approx(told["stderr"], abs=0.06)
     assert [len(facts[name][0]) for name in ("singles", "errors")] == [singles, singles]
     again = tmp_path / "again"
     publish_site(config, again, progress=quiet)

@@ -74,8 +74,7 @@ def test_a_box_holds_what_it_should(folder: Path) -> None:
     with opened(folder) as stream:
         *_, release = stream.run()
         assert isinstance(release, PointRelease)
-        everything, _ = release.mass({}, {})
-        assert everything == pytest.approx(release.model.masses.sum())
+        assert release.mass({})["measured"] == pytest.approx(release.model.masses.sum())
         for lower, upper in (
             ({"lat": 32.0}, {"lat": 34.0}),
             ({"lat": 37.0, "lon": -110.0}, {}),
@@ -86,12 +85,12 @@ def test_a_box_holds_what_it_should(folder: Path) -> None:
                 inside &= pl.col(name) >= bound
             for name, bound in upper.items():
                 inside &= pl.col(name) < bound
-            count, error = release.mass(lower, upper)
-            assert error > 0
-            assert abs(count - true.filter(inside).height) < 4 * error + 100
+            told = release.mass(lower, upper)
+            assert told["count"] == round(told["measured"])
+            assert 0 < told["stderr"] < 200
+            assert abs(told["measured"] - true.filter(inside).height) < 4 * told["stderr"] + 100
         # A box finer than the finest nodes takes its share of their volume.
-        thin, _ = release.mass({"lat": 33.0}, {"lat": 33.001})
-        wide, _ = release.mass({"lat": 33.0}, {"lat": 33.002})
+        thin, wide = (release.mass({"lat": 33.0}, {"lat": end})["measured"] for end in (33.001, 33.002))
         assert wide == pytest.approx(2 * thin, rel=1e-6)
         with pytest.raises(SchemaError, match="'height' is not a column"):
             release.mass({"height": 1.0}, {})
@@ -114,16 +113,26 @@ def test_a_box_holds_what_it_should(folder: Path) -> None:
             release.mass(33, 34)  # type: ignore[arg-type]
 
 
-def test_a_mean_comes_with_its_bound(folder: Path) -> None:
+def test_a_mean_comes_with_its_error(folder: Path) -> None:
     true = rows()
     with opened(folder) as stream:
         *_, release = stream.run()
         assert isinstance(release, PointRelease)
-        found, bound = release.mean(lambda frame: frame["lat"].to_numpy(), lipschitz=10.0)
-        assert abs(found - float(true["lat"].to_numpy().mean())) < bound < 2
-        assert release.mean(lambda frame: frame["lat"], lipschitz=10.0) == (found, bound)
-        with pytest.raises(ValueError, match="lipschitz"):
-            release.mean(lambda frame: frame["lat"], lipschitz=-1.0)
+        told = release.mean(lambda frame: frame["lat"].to_numpy())
+        assert told["mean"] == pytest.approx(release.rows()["lat"].mean(), abs=0.02)
+        assert told["mean"] == pytest.approx(true["lat"].to_numpy().mean(), abs=2 * told["stderr"])
+        assert release.mean(lambda frame: frame["lat"]) == told
+        assert 0 < told["stderr"] < 0.2
+        coarse = release.mean(lambda frame: frame["lat"], points=100)  # within nodes, points lie as all do
+        assert coarse["mean"] == pytest.approx(told["mean"], abs=0.2)
+        assert coarse["stderr"] > told["stderr"]
+        step, told = release.mean(lambda frame: frame["lat"] >= 35), release.mass({"lat": 35})
+        whole = release.mass({})["measured"]
+        assert step["mean"] == pytest.approx(told["measured"] / whole, abs=1e-9)
+        assert step["stderr"] < told["stderr"] / whole  # noise of the number of all events is no part of it
+        assert release.mean(lambda frame: frame["lat"] * 0 + 7) == pytest.approx({"mean": 7, "stderr": 0})
+        with pytest.raises(ValueError, match="points must be at least 1"):
+            release.mean(lambda frame: frame["lat"], points=0)
         wrong: list[Callable[[pl.DataFrame], Any]] = [
             lambda frame: frame.to_numpy(),
             lambda frame: frame["lat"][:3],
@@ -134,7 +143,7 @@ def test_a_mean_comes_with_its_bound(folder: Path) -> None:
         ]
         for f in wrong:
             with pytest.raises(ValueError, match="f must return one"):
-                release.mean(f, lipschitz=1.0)
+                release.mean(f)
 
 
 def test_nodes_are_published_with_their_ranges(folder: Path) -> None:
@@ -359,7 +368,10 @@ def test_the_papers_own_gives_as_many_rows_as_there_are_events(folder: Path) -> 
         assert isinstance(release, PointRelease)
         south = release.rows().filter(pl.col("lat") < 35.5)
         assert len(south) / 4000 == pytest.approx(0.7, abs=0.15)
-        assert np.isnan(release.mass({"lat": 33.0}, {})[1])
+        told = release.mass({"lat": 33.0})
+        assert (told["measured"], told["stderr"]) == (None, None)
+        assert told["count"] == pytest.approx(release.rows().filter(pl.col("lat") >= 33).height, abs=40)
+        assert release.mean(lambda frame: frame["lat"])["stderr"] is None
         assert release.tables.filter(pl.col("level") == 3)["measured"].dtype == pl.Float64
         assert "the number of points" in stream.status()["spent"][0]["trusts"][0]
 

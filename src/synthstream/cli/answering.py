@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import shlex
 from collections.abc import Mapping, Sequence
 from datetime import time
@@ -96,11 +95,7 @@ def inside(
         return pl.DataFrame([found], schema_overrides=known | {"since": pl.Int64, "measured_at": pl.Int64})
     if where is not None or not isinstance(release, PointRelease):
         raise ConfigError("--where: a stream of points has no columns beside its coordinates; leave it out.")
-    mass, stderr = release.mass(lower, upper)
-    # A mass of unknown error is that of the rows: no measurement tells it.
-    measured, error = (None, None) if math.isnan(stderr) else (mass, stderr)
-    floats = {"measured": pl.Float64, "stderr": pl.Float64}
-    return pl.DataFrame({"count": [round(mass)], "measured": [measured], "stderr": [error]}, schema_overrides=floats)
+    return pl.DataFrame([release.mass(lower, upper)], schema_overrides={"measured": pl.Float64, "stderr": pl.Float64})
 
 
 def unmeasured(release: Release, config: StreamConfig, unknown: str) -> str:

@@ -16,6 +16,8 @@ from synthstream.workload import CodeArray, FloatArray, IntArray
 
 # A node whose share in a region is that near to 0 or 1 is not cut by it: areas of polygons are rounded.
 _WHOLE = 1e-9
+# Of the mean mass, what a node without mass counts as where a point must lie somewhere.
+_SOME = 1e-6
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -158,6 +160,22 @@ class Cloud:
         """
         nodes = np.repeat(np.arange(self.masses.size), self.counts(n, rng))
         rng.shuffle(nodes)
+        return self._placed(nodes, rng)
+
+    def within(self, level: int, each: int, rng: np.random.Generator) -> CodeArray:
+        """Codes of so many points in each node of a level, int32, shape ``(2**level * each, dimension)``.
+
+        They lie in it as its mass does, and anywhere in one that has none.
+        """
+        size = self.masses.size >> level
+        upto = np.append(0.0, np.cumsum(self.held + _SOME * max(self.held.mean(), _SOME)))
+        ends, first = upto[::size], size * np.arange(2**level)
+        at = ends[:-1] + np.diff(ends) * rng.random((each, 2**level))
+        nodes = np.clip(np.searchsorted(upto, at, side="right") - 1, first, first + size - 1)
+        return self._placed(nodes.T.ravel(), rng)
+
+    def _placed(self, nodes: IntArray, rng: np.random.Generator) -> CodeArray:
+        """Codes of a point in each of some nodes, uniform within its region."""
         finer, region = self.partition.depth - self.level, self.partition.region
         cells = nodes << finer | rng.integers(0, 2**finer, size=nodes.size)
         if region is not None:
@@ -220,16 +238,40 @@ class Cloud:
         found = float(held @ share)
         variance = (found - float(plain @ share)) ** 2
         variance += self._cut(np.abs(held), share)
-        region, errors = self.partition.region, by_level(self.plain_errors[: share.size])
-        for level, error in reversed([*enumerate(errors)]):
-            left, right = share[0::2], share[1::2]
-            variance += float(error @ ((left - right) / 2) ** 2)
-            share = (left + right) / 2 if region is None else region.averaged(share, level, np.arange(2**level))
-        variance += self.total_variance * float(share[0]) ** 2
+        noise, of_box = self._noise(share)
+        variance += noise
         part = abs(found) / max(float(np.abs(held).sum()), 1.0)
-        variance += self.open_variance * max(part - float(share[0]), 0.0) ** 2
-        variance += self._anywhere * (1 - float(share[0])) ** 2 if share[0] > 0 else 0.0
+        variance += self.open_variance * max(part - of_box, 0.0) ** 2
+        variance += self._anywhere * (1 - of_box) ** 2 if of_box > 0 else 0.0
         return found, float(np.sqrt(variance))
+
+    def mean(self, values: FloatArray) -> tuple[float, float]:
+        """Mean of a function over all events, of which there are some, and its standard error.
+
+        What the function differs by from that mean adds up to 0 over all events. The error of this sum, which is made
+        as in :meth:`mass`, over the number of events is that of the mean; no mean is further off than any value.
+
+        Args:
+            values: of the function at points as of :meth:`within`, shape ``(2**level, each)``.
+        """
+        of_node, spread = values.mean(axis=1), values.var(axis=1, ddof=1)
+        held, plain = (masses.reshape(spread.size, -1).sum(axis=1) for masses in (self.held, self.plain))
+        total = float(held.sum())
+        found = float(held @ of_node) / total
+        off = of_node - found
+        noise, of_box = self._noise(off)
+        variance = float(plain @ off) ** 2 + noise + self.open_variance * of_box**2
+        variance += float((held * (1 + self.uneven * held)) @ spread)
+        return found, float(np.minimum(np.sqrt(variance) / total, np.abs(off).max()))
+
+    def _noise(self, weights: FloatArray) -> tuple[float, float]:
+        """Variance of the weighted sum of all masses without shrinkage, and the mean of the weights over the box."""
+        variance, region = 0.0, self.partition.region
+        for level, error in reversed([*enumerate(by_level(self.plain_errors[: weights.size]))]):
+            left, right = weights[0::2], weights[1::2]
+            variance += float(error @ ((left - right) / 2) ** 2)
+            weights = (left + right) / 2 if region is None else region.averaged(weights, level, np.arange(2**level))
+        return variance + self.total_variance * float(weights[0]) ** 2, float(weights[0])
 
     def _cut(self, held: FloatArray, share: FloatArray) -> float:
         """Variance of what a region has of the nodes that lie in it only in part.
@@ -245,21 +287,6 @@ class Cloud:
         alike = 4 * self.uneven * float(mass @ part) ** 2
         within = float(share[cut].sum()) / float(share.sum()) if cut.size else 0.0
         return apart + float(np.sqrt(within)) * max(alike - apart, 0.0)
-
-    def distance(self) -> float:
-        """A forecast of W1 to the true events, in widths of the cube and the maximum norm.
-
-        In each node an error of left minus right moves half of it, and at most half the node's mass, from one half to
-        the other, no further than the node is wide; within the last nodes points are off by half a width on average.
-        """
-        total = float(self.held.sum())
-        if total <= 0:
-            return 1.0
-        moved = 0.0
-        for level, (mass, error) in enumerate(zip(self.levels(), by_level(self.errors), strict=False)):
-            size = np.sqrt(2 / np.pi * error)
-            moved += self.partition.diameter(level) * float(np.minimum(mass, size).sum()) / 2
-        return min(1.0, moved / total + self.partition.diameter(self.level) / 2)
 
 
 def _halved(masses: FloatArray, region: Region | None) -> FloatArray:

@@ -95,7 +95,8 @@ def masses_by_step(
         except NotReleased as error:
             raise NotReleased(f"series: {str(error).removeprefix('between: ')}") from None
         lower = of_step.polygon(lower) if isinstance(lower, str | Path) else lower
-        found.append((of_step.start, of_step.end, *of_step.mass(lower, upper), whole))
+        told = of_step.mass(lower, upper)
+        found.append((of_step.start, of_step.end, told["measured"], told["stderr"], whole))
     return _by_step(found)
 
 

@@ -1,4 +1,4 @@
-"""The release of a points stream: rows in the user's own units, masses of boxes, means of Lipschitz functions."""
+"""The release of a points stream: rows in the user's own units, masses of boxes, means of functions."""
 
 from __future__ import annotations
 
@@ -44,6 +44,9 @@ class Masses(Model, Protocol):
     def points(self, n: int, rng: np.random.Generator) -> CodeArray:
         """Codes of ``n`` points, shape ``(n, columns)``."""
 
+    def within(self, level: int, each: int, rng: np.random.Generator) -> CodeArray:
+        """Codes of so many points in each node of a level, shape ``(2**level * each, columns)``."""
+
     def known(self, levels: int) -> list[tuple[FloatArray, FloatArray]]:
         """By level, at most so many: what was read of each node, and its standard error."""
 
@@ -53,8 +56,8 @@ class Masses(Model, Protocol):
         ``net``: whether it may be below 0.
         """
 
-    def distance(self) -> float:
-        """A forecast of W1 to the true events, in widths of the box."""
+    def mean(self, values: FloatArray) -> tuple[float, float]:
+        """Mean of a function, given by its values there, shape ``(2**level, each)``, and its standard error."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -168,16 +171,16 @@ class PointRelease(Release):
         """The columns."""
         return tuple(column for column in self.schema.columns if isinstance(column, Coordinate))
 
-    def mass(self, lower: Inside, upper: Bounds | None = None) -> tuple[float, float]:
-        """Estimated number of events in a box, or in polygons, and its standard error: two numbers.
+    def mass(self, lower: Inside, upper: Bounds | None = None) -> dict[str, Any]:
+        """How many events lie in a box, or in polygons: ``measured``, its standard error ``stderr``, and ``count``.
 
-        Of a place in a stream of tables the answer is a dict: see :class:`TableRelease`.
+        ``measured`` is estimated from all readings, and ``count`` is the same as a whole number.
 
         The error covers noise, events that no reading has counted yet, how far the estimate was moved towards what the
         data show elsewhere, and finest cells that lie in the box in part. In simulations 91 to 100 % of boxes were
         within two of it; of boxes that hold over 2 % of the events of a tight cluster, 86 to 100 %, and fewer (73 %) in
-        windows of few events, whose deeper nodes no reading divides. It is NaN for kind ``hypercube``, whose error is
-        not known. Where rows may take events away, an estimate below 0 is raised to 0, and how far counts as error;
+        windows of few events, whose deeper nodes no reading divides. Both are None for kind ``hypercube``, whose error
+        is not known. Where rows may take events away, an estimate below 0 is raised to 0, and how far counts as error;
         that of a window says how the number changed, and may be below 0.
 
         Args:
@@ -189,7 +192,7 @@ class PointRelease(Release):
                 the box lies outside of the columns' bounds.
             ConfigError: as of :meth:`polygon`.
 
-        Example: ``release.mass({"lat": 33.0}, {"lat": 34.0, "lon": -117.0})``
+        Example: ``release.mass({"lat": 33.0}, {"lat": 34.0, "lon": -117.0})["measured"]``
         """
         area, region = area_of(self.coordinates, lower, upper), self.schema.region
         level = int(self.model.masses.size).bit_length() - 1
@@ -199,7 +202,9 @@ class PointRelease(Release):
             held = region.shares(level)
             both = area.on(region) if isinstance(area, Box) else region.meeting(area.shape)
             shares = np.minimum(both.at(level).shares(level) / np.where(held > 0, held, 1.0), 1.0)
-        return self.model.mass(shares, net=self.net)
+        found, stderr = self.model.mass(shares, net=self.net)
+        known = {"measured": None, "stderr": None} if np.isnan(stderr) else {"measured": found, "stderr": stderr}
+        return {"count": round(found), **known}
 
     def box(self, lower: Bounds, upper: Bounds) -> Box:
         """A box as :meth:`mass` takes it by its ends; its ``beyond`` is the share that lies outside of the bounds."""
@@ -218,26 +223,30 @@ class PointRelease(Release):
         """
         return polygon_of(self.coordinates, said, feature)
 
-    def mean(self, f: Callable[[pl.DataFrame], Any], *, lipschitz: float, points: int = 100_000) -> tuple[float, float]:
-        """Estimated mean of a function over all events, and how far it is expected to be off at most.
+    def mean(self, f: Callable[[pl.DataFrame], Any], *, points: int = 200_000) -> dict[str, Any]:
+        """Estimated mean of a function over all events: ``mean``, and its standard error ``stderr``.
 
-        The bound is ``lipschitz`` times a forecast of the Wasserstein distance W1 between published and true points.
+        The error covers what that of :meth:`mass` does. In simulations 90 to 100 % of means were within two of
+        it, of 60 to 24,000 events, drifting or not; where events are few, or lie in one cluster, it is up to six times
+        the error. It is None for kind ``hypercube``, whose error is not known.
 
         Args:
-            f: takes rows as a frame, returns one finite number for each: ``lambda rows: rows["fare"]``.
-            lipschitz: the most that f changes when every column changes by its whole range, from min to max, and in
-                proportion for less: |f(x) - f(y)| <= lipschitz * max over columns of |x - y| / (max - min). For a
-                column itself it is max - min. A step, such as ``rows["fare"] > 50``, has none.
-            points: number of points of the mean.
+            f: takes rows as a frame, returns one finite number for each: ``lambda rows: rows["fare"]``. It is asked
+                about points everywhere within the columns' bounds.
+            points: about how many.
 
         Raises:
-            ValueError: the release has no points, an argument is out of range, or f returns something else.
+            ValueError: the release has no points, ``points`` is below 1, or f returns something else.
+
+        Example: ``release.mean(lambda rows: rows["fare"])["mean"]``
         """
-        if not lipschitz >= 0 or points < 1:
-            raise ValueError("mean: lipschitz must be at least 0, and points at least 1")
-        rows = self.rows(points, seed=seed_of(self.head, "mean"))
-        if rows.is_empty():
+        if points < 1:
+            raise ValueError("mean: points must be at least 1")
+        if not self.model.number:
             raise ValueError("mean: this release has no points")
+        level = min(self.model.masses.size, max(points // 2, 1)).bit_length() - 1
+        each, rng = max(points >> level, 2), np.random.default_rng(seed_of(self.head, "mean"))
+        rows = self.schema.decode(self.model.within(level, each, rng), rng)
         try:
             values = np.asarray(f(rows), dtype=np.float64)
         except (TypeError, ValueError) as error:
@@ -246,4 +255,5 @@ class PointRelease(Release):
             raise ValueError(
                 f"mean: f must return one finite number for each of {rows.height} rows, not {values.shape}"
             )
-        return float(values.mean()), lipschitz * self.model.distance()
+        mean, stderr = self.model.mean(values.reshape(-1, each))
+        return {"mean": mean, "stderr": None if np.isnan(stderr) else stderr}

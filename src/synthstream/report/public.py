@@ -199,7 +199,8 @@ def _impossible(found: History) -> int | None:
 def _of_points(found: History, progress: Steps) -> dict[str, Any]:
     """What differs for a stream of points."""
     newest = found.releases.at(found.newest.tick)
-    whole = newest.mass({}, {}) if isinstance(newest, PointRelease) else None
+    told = newest.mass({}) if isinstance(newest, PointRelease) else {}
+    whole = (told["measured"], told["stderr"]) if told.get("stderr") is not None else None
     grid = grid_of_nodes(found, found.nodes(found.newest), newest.model)
     return {
         "total": None,
@@ -212,7 +213,7 @@ def _of_points(found: History, progress: Steps) -> dict[str, Any]:
         "maps": [] if grid is None else [map_of(grid, found.newest)],
         "degrees": grid is not None and grid.degrees,
         "error_bars": False,
-        "any_range": whole is not None and math.isfinite(whole[1]),
+        "any_range": whole is not None,
         "areas": grid is not None and grid.errors is not None,
     }
 
