@@ -181,12 +181,15 @@ def test_steps_are_whole_ticks() -> None:
     assert steps(weeks, "1q", newest=21)[-1] == Step(9, 21)  # 13 weeks, and the next tick begins on 2026-04-04
     assert steps(weeks, "1mo", newest=4) == [Step(0, 4)]  # no tick could have begun in November before the first
     assert steps(weeks, "4w", newest=8) == [Step(0, 3), Step(4, 7), Step(8, 8, whole=False)]
+    assert steps(weeks, timedelta(28), newest=8) == steps(weeks, "4w", newest=8)
     assert steps(weeks, None, newest=1) == [Step(0, 0), Step(1, 1)]
     for every, says in (
         ("3d", "shorter than a tick"),
         ("month", "use a number"),
         ("10d", "series: every = '10d': is not a whole number of ticks of '1w'; the nearest is \"7d\""),
-        (timedelta(7), 'as in "4w"'),
+        (timedelta(seconds=90), 'as in "4w"'),
+        (timedelta(3), "shorter than a tick"),
+        (4, 'as in "4w"'),
     ):
         with pytest.raises(ConfigError, match=says):
             steps(weeks, every, newest=1)  # type: ignore[arg-type]

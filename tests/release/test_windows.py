@@ -101,6 +101,12 @@ def test_dates_are_widened_to_whole_ticks() -> None:
     assert ticks_between(clock, "2026-01-09", "2026-01-16", newest=5) == (1, 2)
     assert ticks_between(clock, "2025-01-01", datetime(2026, 1, 1, 1), newest=5) == (0, 0)
     assert ticks_between(clock, date(2026, 1, 1), "2026-02-12T00:00:00+00:00", newest=5) == (0, 5)
+    assert ticks_between(clock, np.datetime64("2026-01-08"), np.datetime64("2026-01-15T00", "h"), newest=5) == (1, 1)
+    assert ticks_between(clock, 1, 3, newest=5) == (1, 2)  # from when it begins to before the other begins
+    assert ticks_between(clock, 4, "2026-02-12", newest=5) == ticks_between(clock, 4, 6, newest=5) == (4, 5)
+    for at in (np.datetime64("NaT"), 1.5, None):
+        with pytest.raises(TypeError, match="must be a date"):
+            ticks_between(clock, at, "2026-01-15", newest=5)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -110,10 +116,13 @@ def test_dates_are_widened_to_whole_ticks() -> None:
         ("2026-01-15", "2026-01-08", "the earlier moment first"),
         ("2025-01-15", "2025-02-08", "nothing lies there. The stream begins 2026-01-01"),
         ("2026-01-15", "2026-02-13", "events before 2026-02-12 only"),
+        (-1, 3, "there is no tick -1. Releases hold ticks 0 to 5"),
+        (3, 7, "there is no tick 7"),
+        (3, 3, "nothing lies there"),
         ("last month", "2026-02-13", "'last month' is no date; write it like 2026-01-31"),
     ],
 )
-def test_dates_that_are_no_window(start: str, end: str, says: str) -> None:
+def test_dates_that_are_no_window(start: str | int, end: str | int, says: str) -> None:
     clock = Clock(start=datetime(2026, 1, 1), every="1w", horizon=None)
     with pytest.raises((NotReleased, ConfigError), match=says):
         ticks_between(clock, start, end, newest=5)

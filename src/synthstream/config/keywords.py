@@ -21,6 +21,7 @@ from synthstream.config.declared import columns_of
 from synthstream.config.problems import Path as Where
 from synthstream.config.problems import Problems
 from synthstream.config.sections import MADE
+from synthstream.schema.clock import length_of
 
 # What is asked for, by what pydantic says, and by key.
 _WANTED = {
@@ -54,7 +55,6 @@ _IN_PYTHON = (
 )
 # Keys that hold times, in [clock] and in columns of type datetime.
 _TIMES = ("start", "until", "min", "max", "missing")
-_STEPS = ((timedelta(days=1), "d"), (timedelta(hours=1), "h"), (timedelta(minutes=1), "m"))
 
 
 class KeywordProblems(Problems):
@@ -162,8 +162,8 @@ def _plain(value: Any, path: Where, problems: KeywordProblems) -> Any:
     if getattr(value, "shape", None) == () and hasattr(value, "item"):  # a scalar of numpy, or of its like
         value = value.item()
     if isinstance(value, timedelta):
-        step, unit = next(((step, unit) for step, unit in _STEPS if not value % step), (None, ""))
-        return f"{value // step}{unit}" if step else problems.refuse(path, value)
+        length = length_of(value)
+        return problems.refuse(path, value) if length is None else length
     if isinstance(value, datetime) and value == value:  # not a missing one of pandas
         return datetime.fromisoformat(value.isoformat())
     for kind in (bool, int, float, str):

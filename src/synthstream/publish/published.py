@@ -150,7 +150,7 @@ class Releases:
             )
         return self._read(min(ended - 1, newest))
 
-    def between(self, start: Moment, end: Moment) -> Window | PointWindow:
+    def between(self, start: Moment | int, end: Moment | int) -> Window | PointWindow:
         """Rows, and tables or masses, of the events from one moment to before another, widened to whole ticks.
 
         ``measured`` is the difference of two measurements, and ``stderr`` its standard error. The rows are fitted to
@@ -158,7 +158,7 @@ class Releases:
         same window always gives the same rows. Of a stream of points there are points, ``mass`` and ``mean``.
 
         Args:
-            start, end: dates or times, also as text in ISO 8601; no numbers of ticks.
+            start, end: dates or times, also as text in ISO 8601; or a number of a tick: when that begins.
 
         Raises:
             NotReleased: not all of it has been released, or streams of this kind have no windows.
@@ -178,7 +178,7 @@ class Releases:
         self,
         column: str | None = None,
         *,
-        every: str | None = None,
+        every: str | timedelta | None = None,
         lower: Inside | None = None,
         upper: Bounds | None = None,
     ) -> pl.DataFrame:
@@ -194,9 +194,9 @@ class Releases:
 
         Args:
             column: whose values to count apart; left out: all events together.
-            every: length of a step, as in ``[clock]``: ``"4w"``, ``"1mo"``, ``"1y"``; left out: one tick. With
-                delta = 0 tables of one column are measured once an epoch: leave it out, and each line is an epoch, or a
-                part of one, from ``start`` to ``end``.
+            every: length of a step, as in ``[clock]``: ``"4w"``, ``"1mo"``, ``"1y"``, or a ``timedelta``; left out: one
+                tick. With delta = 0 tables of one column are measured once an epoch: leave it out, and each line is an
+                epoch, or a part of one, from ``start`` to ``end``.
             lower, upper: of points, or of a place: the box, or polygons, whose events to count, as in ``mass``.
 
         Returns:
@@ -229,7 +229,7 @@ class Releases:
         unasked = [name for name, asked in (("value", marginal), ("whole", every)) if not asked]
         return self._lines(found).drop("tick", "column", "span", *unasked)
 
-    def counts(self, *, every: str | None = None) -> pl.DataFrame:
+    def counts(self, *, every: str | timedelta | None = None) -> pl.DataFrame:
         """As :meth:`series`, of the total and all columns at once, as far as they are known: with ``column`` beside
         ``value``, null for the total, and always with ``whole``.
         """
@@ -258,7 +258,7 @@ class Releases:
             parts += [self._lines(told).with_columns(span=pl.lit(span))] if told else []
         return pl.concat(parts)
 
-    def beside_last_year(self, *, every: str | None = None) -> pl.DataFrame:
+    def beside_last_year(self, *, every: str | timedelta | None = None) -> pl.DataFrame:
         """What was counted in the newest step beside as many ticks a year before, from the step nearest to it.
 
         Args:
@@ -290,7 +290,7 @@ class Releases:
         both = both.with_columns(difference=pl.col("measured") - pl.col("measured_then"), stderr_difference=error)
         return both.rename({"measured_then": "then"}).with_columns(z=pl.col("difference") / pl.col("stderr_difference"))
 
-    def _masses(self, column: str | None, every: str | None, lower: Inside, upper: Bounds) -> pl.DataFrame:
+    def _masses(self, column: str | None, every: str | timedelta | None, lower: Inside, upper: Bounds) -> pl.DataFrame:
         if column is not None:
             points, boxes = "a stream of points has no tables of columns", "no table of a column tells events in a box"
             none = points if self.config.workload is None else f"{boxes} or polygons"
@@ -306,7 +306,7 @@ class Releases:
             self._check(builder, step.last)
         return masses_by_step(self.config, builder, spans, lower, upper, newest=newest)
 
-    def _counted(self, every: str | None) -> Iterator[tuple[Step, Measured]]:
+    def _counted(self, every: str | timedelta | None) -> Iterator[tuple[Step, Measured]]:
         """Each step of a length, and what was counted in it."""
         return self._counted_in(steps(self.config.clock, every, newest=self._newest()))
 

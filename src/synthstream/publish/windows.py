@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
@@ -26,11 +27,13 @@ from synthstream.schema.clock import Clock
 from synthstream.synthesizers.succession import known_since, not_recorded
 
 
-def window(config: StreamConfig, builder: Builder, start: Moment, end: Moment, *, newest: int) -> Window | PointWindow:
+def window(
+    config: StreamConfig, builder: Builder, start: Moment | int, end: Moment | int, *, newest: int
+) -> Window | PointWindow:
     """Rows, and tables or masses, of the events from ``start`` to before ``end``, widened to whole ticks.
 
     Args:
-        start, end: moments; see :func:`moment_of`.
+        start, end: moments, see :func:`moment_of`; or numbers of ticks, which stand for when these begin.
 
     Raises:
         NotReleased: not all of it has been released, or streams of this kind have no windows, or not this one.
@@ -101,7 +104,7 @@ def masses_by_step(
 
 
 def located_by_step(
-    clock: Clock, masses: Iterable[tuple[Step, dict[str, Any]]], every: str | None, recorded: int
+    clock: Clock, masses: Iterable[tuple[Step, dict[str, Any]]], every: str | timedelta | None, recorded: int
 ) -> pl.DataFrame:
     """The same of a place, from its mass in each step: see :meth:`TableRelease.masses`.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from itertools import chain
 from typing import Any, Literal, NamedTuple
 
@@ -14,7 +14,7 @@ import polars as pl
 
 from synthstream.errors import ConfigError
 from synthstream.measured import Measured
-from synthstream.schema.clock import EVERY, Clock, no_length
+from synthstream.schema.clock import EVERY, Clock, length_of, no_length
 from synthstream.schema.schema import Schema
 from synthstream.workload import FloatArray, Workload
 
@@ -141,20 +141,22 @@ class Step(NamedTuple):
     whole: bool = True
 
 
-def steps(clock: Clock, every: str | None, *, newest: int) -> list[Step]:
+def steps(clock: Clock, every: str | timedelta | None, *, newest: int) -> list[Step]:
     """First and last ticks of steps of equal length, up to the newest release.
 
     A tick belongs to the step that it begins in, and is never divided. Months, quarters and years are those of the
     calendar; other steps begin with the stream. The last one goes on to the newest release.
 
     Args:
-        every: length of a step, as in ``[clock]``; left out: each tick is one.
+        every: length of a step, as in ``[clock]``, or a ``timedelta``; left out: each tick is one.
 
     Raises:
         ConfigError: ``every`` is none, or is shorter than a tick, or, but of the calendar, no whole number of ticks.
     """
     if every is None:
         return [Step(tick, tick) for tick in range(newest + 1)]
+    if isinstance(every, timedelta):
+        every = length_of(every) or every
     if not isinstance(every, str) or not (found := EVERY.fullmatch(every)):
         raise ConfigError(f"series: every = {every!r}: {no_length(str(every), '4w')}")
     start = clock.boundary(0).replace(tzinfo=None)

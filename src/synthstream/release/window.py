@@ -6,13 +6,15 @@ from dataclasses import dataclass
 from datetime import date, datetime
 from typing import Any, ClassVar
 
+import numpy as np
+
 from synthstream.errors import ConfigError, NotReleased
 from synthstream.release.points import PointRelease
 from synthstream.release.release import Release
 from synthstream.release.tables import TableRelease
 from synthstream.schema.clock import Clock, written
 
-Moment = str | date
+Moment = str | date | np.datetime64
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -66,24 +68,35 @@ def moment_of(moment: Moment, clock: Clock) -> datetime:
         ConfigError: the text is no date.
         TypeError: it is something else.
     """
+    if isinstance(moment, np.datetime64) and not np.isnat(moment):
+        moment = moment.astype("M8[us]").item()
     try:
         found = datetime.fromisoformat(moment) if isinstance(moment, str) else moment
     except ValueError:
         raise ConfigError(f"{moment!r} is no date; write it like 2026-01-31, or 2026-01-31T12:00:00.") from None
-    if not isinstance(found, date):
+    if not isinstance(found, date) or found != found:  # one that is missing in pandas
         raise TypeError(f'a moment must be a date, as in "2026-01-31", not {type(found).__name__}')
     if not isinstance(found, datetime):
         found = datetime(found.year, found.month, found.day)
     return clock.moment(found)
 
 
-def ticks_between(clock: Clock, start: Moment, end: Moment, *, newest: int) -> tuple[int, int]:
+def _begin(at: Moment | int, clock: Clock, newest: int) -> datetime:
+    """A moment, or the one at which a tick begins."""
+    if isinstance(at, str | date | np.datetime64) or not isinstance(at, int | np.integer):
+        return moment_of(at, clock)
+    if not 0 <= at <= newest + 1:
+        raise NotReleased(f"between: there is no tick {at}. Releases hold ticks 0 to {newest}.")
+    return clock.boundary(int(at))
+
+
+def ticks_between(clock: Clock, start: Moment | int, end: Moment | int, *, newest: int) -> tuple[int, int]:
     """First and last of the whole ticks that hold all from ``start`` to before ``end``.
 
     Raises:
         NotReleased: there are none, or they have not all been released.
     """
-    begin, until = moment_of(start, clock), moment_of(end, clock)
+    begin, until = _begin(start, clock, newest), _begin(end, clock, newest)
     first, ticks = clock.ended_before(begin), clock.ended_before(until)
     if clock.boundary(ticks) < until:
         ticks += 1

@@ -77,6 +77,17 @@ def _length(said: str) -> tuple[int, int]:
     return number * _MONTHS.get(unit, 0), number * _SECONDS.get(unit, 0)
 
 
+def length_of(span: timedelta) -> str | None:
+    """A length of time as settings write it, in days, hours or minutes; ``None`` if it is no whole number of these.
+
+    Example:
+        >>> length_of(timedelta(days=7)), length_of(timedelta(hours=36)), length_of(timedelta(seconds=90))
+        ('7d', '36h', None)
+    """
+    units = [u for u in "dhm" if span > timedelta() and not span % timedelta(seconds=_SECONDS[u])]
+    return f"{span // timedelta(seconds=_SECONDS[units[0]])}{units[0]}" if units else None
+
+
 def written(moment: datetime) -> str:
     """A moment on its own wall as people write it: without its zone, and a midnight as a date.
 

@@ -360,7 +360,7 @@ class Stream:
         """Synthetic rows of the newest release. See :meth:`Release.rows`."""
         return self._newest().rows(n, where=where, seed=seed)
 
-    def between(self, start: Moment, end: Moment) -> Window | PointWindow:
+    def between(self, start: Moment | int, end: Moment | int) -> Window | PointWindow:
         """See :meth:`Releases.between`."""
         return window(self.config, self._builder, start, end, newest=self._newest().tick)
 
