@@ -10,6 +10,8 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 
+from synthstream.errors import SchemaError
+from synthstream.schema.coercion import refuse_no_times
 from tests.rows.objects import OBJECTS
 from tests.rows.places import NAMES, TWIN_TYPES, Place
 from tests.rows.texts import TEXTS
@@ -86,6 +88,19 @@ def frame_of(column: Any, mark: str, names: Sequence[str] = NAMES) -> Any:
     if isinstance(column, pd.Series):
         return pd.DataFrame({**dict.fromkeys(names, column), "note": note})
     return pa.table({**dict.fromkeys(names, column), "note": pa.array(note)})
+
+
+def update_takes(frame: Any) -> Any:
+    """The same frame; where its clock is of a type of numbers, which is refused, none of its rows has a time."""
+    try:
+        refuse_no_times(frame, "t")
+    except SchemaError:
+        if isinstance(frame, pl.DataFrame):
+            return frame.with_columns(t=None)
+        if isinstance(frame, pd.DataFrame):
+            return frame.assign(t=None)
+        return frame.set_column(frame.schema.names.index("t"), "t", pa.nulls(len(frame)))
+    return frame
 
 
 def twin_of(places: Sequence[Place]) -> pl.DataFrame:

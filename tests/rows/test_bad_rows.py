@@ -26,7 +26,17 @@ from synthstream.schema import coercion
 from synthstream.schema.coercion import polars_frame, signs
 from synthstream.schema.schema import Schema
 from tests.rows.bad_rows import BROKEN, TOML
-from tests.rows.frames import FORMS, Case, canary, cases, frame_of, objects_of, texts_with_canaries, twin_of
+from tests.rows.frames import (
+    FORMS,
+    Case,
+    canary,
+    cases,
+    frame_of,
+    objects_of,
+    texts_with_canaries,
+    twin_of,
+    update_takes,
+)
 from tests.rows.lines import HEADER, LINES, Line
 from tests.rows.objects import OBJECTS, Odd
 from tests.rows.observing import INPUT, Observed, observe
@@ -241,7 +251,7 @@ def test_bad_rows_in_frames_look_like_plain_rows(
     tmp_path: Path, kind: str, step: int, capfd: pytest.CaptureFixture[str]
 ) -> None:
     found = list(cases())[::step]
-    bad = [frame_of(case.column, case.canary) for case in found]
+    bad = [update_takes(frame_of(case.column, case.canary)) for case in found]
     plain = [twin_of([case.place]) for case in found]
     text = TOML + KINDS[kind]
     seen = watched(tmp_path / "x", text, in_two_halves(bad), capfd)

@@ -367,6 +367,21 @@ def test_a_missing_column_is_named_and_nothing_is_counted(folder: Path, config: 
         assert round(total(stream.release())) == 1
 
 
+def test_a_clock_of_numbers_is_refused_by_its_type_and_nothing_is_counted(config: StreamConfig) -> None:
+    seconds, floats = pl.col("when").dt.epoch("s"), pl.lit(None, dtype=pl.Float64)
+    with Stream(config, gates=exact) as stream:
+        for whole in (seconds, seconds > 0, seconds.cast(pl.Duration("us"))):
+            numbers = visits([1, 2]).with_columns(when=whole)
+            for frame in (numbers, numbers.to_arrow(), numbers.to_pandas(), numbers.head(0)):
+                with pytest.raises(SchemaError, match="'when' is to hold times, and its type is"):
+                    stream.update(frame, batch_id="a")
+        stream.update(visits([1]), batch_id="a")
+        # Where a reader guesses types, one that holds nothing is of floats; objects are told one by one.
+        stream.update(visits([1]).with_columns(when=floats), batch_id="b")
+        stream.update(visits([1]).to_pandas().astype({"when": object}), batch_id="c")
+        assert round(total(stream.release())) == 3
+
+
 @pytest.mark.parametrize("column", [True, False])
 def test_after_the_horizon_rows_wait_for_a_successor_or_are_refused_where_there_can_be_none(
     config: StreamConfig, column: bool

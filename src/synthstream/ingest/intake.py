@@ -36,7 +36,7 @@ from synthstream.ingest.filenames import RETIRED, FileNames, counted, item_of, s
 from synthstream.ingest.files import FileSource, path_of
 from synthstream.ingest.logs import opened
 from synthstream.ingest.persons import Contributions
-from synthstream.schema.coercion import Frame, bare, is_indexed, names_of, slices
+from synthstream.schema.coercion import Frame, bare, is_indexed, names_of, refuse_no_times, slices
 from synthstream.state.sealing import framed
 from synthstream.state.store import Store
 from synthstream.workload import THREADS
@@ -105,6 +105,8 @@ class Intake:
     def _chunks(self, rows: Frame | str | Path | PrivateRows, **reading: Any) -> Iterator[Frame]:
         """Rows of a file, or of a frame, in parts."""
         if not isinstance(rows, str | Path):
+            if self._config.clock.column is not None:
+                refuse_no_times(rows, self._config.clock.column)
             return slices(rows)
         path = path_of(rows)
         return file_of(self._config, path, **reading).read(path)

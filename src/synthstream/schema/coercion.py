@@ -107,6 +107,22 @@ def slices(frame: Frame) -> Iterator[Frame]:
         yield frame.iloc[start : start + CHUNK_ROWS] if kind == "pandas" else frame.slice(start, CHUNK_ROWS)
 
 
+def refuse_no_times(frame: Frame, column: str) -> None:
+    """Raise ``SchemaError`` if the type of a frame's column, which no row decides, can hold no time.
+
+    Floats are let in: of a column in which every cell is missing, readers that guess make floats.
+    """
+    if column not in names_of(frame):
+        return
+    nothing = frame.iloc[:0] if library_of(frame) == "pandas" else frame.slice(0, 0)
+    kind = polars_frame(nothing, [column])[column].dtype
+    if kind.is_integer() or kind in (pl.Boolean, pl.Duration, pl.Time):
+        raise SchemaError(
+            f"column {column!r} is to hold times, and its type is {kind}: all rows would count in the open tick. "
+            "Convert it, as with pl.from_epoch or pandas.to_datetime(..., unit='s'). Nothing was counted."
+        )
+
+
 def require(columns: Sequence[str], found: Sequence[str], *, of: str = "") -> None:
     """Raise ``SchemaError``, which begins with what it speaks ``of``, unless a frame has each column once.
 

@@ -160,7 +160,7 @@ class Stream:
                 they count again. An id that was counted before a cut never counts again, whatever comes under it.
 
         Raises:
-            SchemaError: a column is missing. ``BatchConflict``: the id came before with other content.
+            SchemaError: a column is missing, or the clock's is of numbers. ``BatchConflict``: the id came with others.
             HorizonExhausted: no tick is left, and rows have no times of their own, so a successor cannot count them.
         """
         self._intake.update(rows, batch_id=batch_id, open_tick=self._open_tick())
