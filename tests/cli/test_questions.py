@@ -45,7 +45,7 @@ def test_a_table_to_read(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         "table", folder, "ward", "--where", "x < 5", "--where", "ward <> 'C'", "--between", "2026-01-02", "2026-01-05"
     )
     lines = found.stdout.splitlines()
-    assert lines[1].split() == ["|", "ward", "count", "share", "measured", "stderr", "since", "|"]
+    assert lines[1].split() == ["|", "ward", "count", "share", "measured", "stderr", "since", "measured_at", "|"]
     true = rows(400, 1).filter(
         pl.col("x") < 5, pl.col("when").is_between(pl.datetime(2026, 1, 2), pl.datetime(2026, 1, 5))
     )
@@ -54,6 +54,7 @@ def test_a_table_to_read(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert float(row[4]) == pytest.approx(number, abs=0.5)
     assert not any(" C " in line for line in lines)  # the condition excludes it
     assert "1 (from 2026-01-02)" in found.stdout
+    assert "3 (before 2026-01-05)" in found.stdout
     assert "events from 2026-01-02 to before 2026-01-05" in found.stderr
     assert "NOT PRIVATE" in found.stderr
     assert "model_error" in say("table", folder, "ward", "x", "--model-error").stdout

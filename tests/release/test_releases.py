@@ -121,7 +121,7 @@ def test_what_is_of_another_type_is_refused_by_name(tmp_path: Path) -> None:
         "takes a StreamConfig, not str; use synthstream.releases": lambda: Releases("releases"),  # type: ignore[arg-type]
         r"takes a number or a range, not 'a'; of a date: releases.at": lambda: found["a"],
         'a date, as in "2026-01-31", not bool': lambda: found.at(True),
-        'a date, as in "2026-01-31", not int': lambda: found.between(1, 3),
+        'a date, as in "2026-01-31", not float': lambda: found.between(1.0, 3),
     }
     for says, ask in asked.items():
         with pytest.raises(TypeError, match=says):
@@ -305,7 +305,7 @@ def test_rows_that_satisfy_a_condition(tmp_path: Path, kind: str) -> None:
 def test_tables_have_shares(tmp_path: Path) -> None:
     found = released(tmp_path, "always")
     table = found.last.table(["x", "ward"])
-    assert table.columns == ["x", "ward", "count", "share", "measured", "stderr", "since"]
+    assert table.columns == ["x", "ward", "count", "share", "measured", "stderr", "since", "measured_at"]
     assert table["share"].sum() == pytest.approx(1)
     assert (table["share"] * 400).to_list() == pytest.approx(table["count"].to_list())
     with pytest.raises(SchemaError, match="Did you mean 'ward'"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import pairwise, product
 from typing import NamedTuple, cast
 
@@ -27,18 +28,18 @@ _MOST_TRIED = 2**20
 
 
 def answers(schema: Schema, measured: Measured, workload: Workload, where: str | None) -> dict[str, pl.Series]:
-    """``measured``, ``stderr``, ``since`` over the cells of one table; null where nothing is known.
+    """``measured``, ``stderr``, ``since``, ``measured_at`` over the cells of one table; null where nothing is known.
 
-    ``measured_at`` too, where not all is measured at one tick. A table that was measured is as it was; the number of
-    all events, as that under a condition, is of the best one: see :func:`sums`.
+    A table that was measured is as it was; the number of all events, as that under a condition, is of the best one: see
+    :func:`sums`.
     """
-    marginal, late = workload.marginals[0], measured.measured_at is not None
+    marginal, measured = workload.marginals[0], replace(measured, measured_at=measured.until)
     if where is None and marginal and marginal in measured.workload.place:
         return direct(measured, workload)
     found, cells = sums(schema, measured, marginal, where), workload.cells
     if found is None:
         return direct(only(measured, []), workload)
-    ticks = {"since": found.since, **({"measured_at": found.measured_at} if late else {})}
+    ticks = {"since": found.since, "measured_at": found.measured_at}
     values = {"measured": pl.Series(found.values), "stderr": pl.Series(np.sqrt(found.variance))}
     return values | {name: pl.Series([tick] * cells, dtype=pl.Int64) for name, tick in ticks.items()}
 

@@ -64,10 +64,10 @@ class TableRelease(Located, Release):
         Returns:
             One row per cell that the condition does not exclude: the columns, as named, and the ends of places;
             ``count`` in the rows, and its ``share`` of all rows, whatever the condition (null if there are none);
-            ``measured`` and ``stderr``, what passed the gate and its standard error;
-            and ``since``, the first tick that ``measured`` counts. If a measured table holds these columns and those of
-            the condition, they are sums of its cells; noise is independent between cells, so their variances add up.
-            Null if none does, or the condition cuts a bin. ``measured_at``, the last tick, where refreshes measure.
+            ``measured`` and ``stderr``, what passed the gate and its standard error; ``since`` and ``measured_at``, the
+            first and last tick that ``measured`` counts. If a measured table holds these columns and those of the
+            condition, they are sums of its cells; noise is independent between cells, so their variances add up. Null
+            if none does, or the condition cuts a bin.
 
         Raises:
             SchemaError: a column does not exist or is named twice, or the condition cannot be read.
@@ -91,7 +91,7 @@ class TableRelease(Located, Release):
     def count(self, where: str | None = None) -> dict[str, Any]:
         """How many events satisfy a condition.
 
-        ``count``, ``share``, ``measured``, ``stderr``, ``since`` and maybe ``measured_at``: see :meth:`table`.
+        ``count``, ``share``, ``measured``, ``stderr``, ``since`` and ``measured_at``: see :meth:`table`.
 
         Example: ``release.count("age >= 60 AND zone = 'A'")["measured"]``
         """
