@@ -51,6 +51,7 @@ _MISTAKES = {
     "must be of type `Boolean`": "it is no condition. Compare a column with something, as in age >= 60",
 }
 
+_COMPARISONS = ("=", "==", "!=", "<>", "<", ">", "<=", ">=")
 _SAME = {"==": "="}
 
 
@@ -131,7 +132,9 @@ def condition(text: str, schema: Mapping[str, pl.DataType]) -> pl.Expr:
         >>> rows.filter(condition('age >= 60 AND zone == "A"', rows.schema)).rows()
         [('A', 70)]
     """
-    sql = " ".join(_sql(tokenised(text), tuple(schema), text))
+    tokens = tokenised(text)
+    _refuse_chains(tokens, text)
+    sql = " ".join(_sql(tokens, tuple(schema), text))
     try:
         expression = pl.sql_expr(sql)
         # Some mistakes show in a row alone: polars checks no casts where there are none.
@@ -148,6 +151,25 @@ def condition(text: str, schema: Mapping[str, pl.DataType]) -> pl.Expr:
         how = in_single_quotes(text, tuple(schema)) or " Compare a column with something, as in age >= 60."
         raise SchemaError(f"where: {text!r} is no condition on a row.{how} Columns are: {_described(schema, text)}")
     return expression
+
+
+def _refuse_chains(tokens: Sequence[Token], text: str) -> None:
+    """Raise ``SchemaError`` for ``3 <= age < 6``: SQL reads (3 <= age) < 6, and true is below 6, as is false."""
+    compared = [False]  # by open bracket
+    for token in tokens:
+        if token.text in _COMPARISONS and compared[-1]:
+            raise SchemaError(
+                f"where: {text!r}: two comparisons stand in a row. Say AND, as in 3 <= age AND age < 6, or put what is "
+                "compared in brackets."
+            )
+        if token.text == "(":
+            compared.append(False)
+        elif token.text == ")":
+            compared = compared[:-1] or [False]
+        elif token.text == "," or token.text.upper() in ("AND", "OR", "NOT"):
+            compared[-1] = False
+        else:
+            compared[-1] |= token.text in _COMPARISONS
 
 
 def in_single_quotes(text: str, columns: Sequence[str]) -> str:
