@@ -198,6 +198,8 @@ def test_conditions_choose_what_another_database_chooses_among_nulls_too() -> No
         ("opened > '2015-01-15'", "Say TIMESTAMP '2026-01-31 12:00:00'"),
         ("COUNT(*) > 1", "one row at a time, without sums or counts"),
         ("age > AVG(age)", "AVG.*there is no such function here"),
+        ("age = 60 OR 70", "OR stand between conditions, as in age = 1 OR age = 70"),
+        ("zone = ('A' OR 'B')", "as in zone = 'A' OR zone = 'B'"),
         ("60 <= age < 80", "two comparisons stand in a row. Say AND, as in 3 <= age AND age < 6"),
         ("(age > 1 AND (age) = 70 = 70)", "two comparisons stand in a row"),
         ("zone = NULL", "a value is never equal to NULL, nor unequal. Say IS NULL, or IS NOT NULL"),

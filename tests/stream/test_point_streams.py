@@ -121,7 +121,9 @@ def test_a_mean_comes_with_its_error(folder: Path) -> None:
         told = release.mean(lambda frame: frame["lat"].to_numpy())
         assert told["mean"] == pytest.approx(release.rows()["lat"].mean(), abs=0.02)
         assert told["mean"] == pytest.approx(true["lat"].to_numpy().mean(), abs=2 * told["stderr"])
-        assert release.mean(lambda frame: frame["lat"]) == told
+        assert release.mean(lambda frame: frame["lat"]) == release.mean("lat") == told
+        with pytest.raises(SchemaError, match="mean: 'height' is not a column"):
+            release.mean("height")
         assert 0 < told["stderr"] < 0.2
         coarse = release.mean(lambda frame: frame["lat"], points=100)  # within nodes, points lie as all do
         assert coarse["mean"] == pytest.approx(told["mean"], abs=0.2)

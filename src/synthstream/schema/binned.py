@@ -117,7 +117,7 @@ class Number(Binned):
     Args:
         scale: ``"log"`` for bins that are equally wide on a logarithmic scale, with ends of three digits; numbers lean
             on that scale. Left out: all bins are equally wide.
-        cuts: all ends of bins, from ``min`` to ``max``.
+        cuts: all ends of bins, from ``min`` to ``max``; ``edges`` in ``stream.toml`` and in ``StreamConfig.of``.
         missing: the number that missing cells count as; left out: a cell of their own.
         decimals: numbers come back with at most so many, rounded down, or as the low end of their bin; left out: as
             drawn. So with 2 a bin from 0 to 0.01 comes back as 0.

@@ -45,6 +45,8 @@ _MISTAKES = {
     "is_in": "a text is compared with a number. Texts stand in single quotes, numbers in none",
     "expected String": "LIKE, LOWER and UPPER take texts",
     "to a string value": "a time is compared with a text. Say TIMESTAMP '2026-01-31 12:00:00'",
+    "on Boolean and": "AND and OR stand between conditions, as in age = 1 OR age = 70",
+    "`bitor` operation": "AND and OR stand between conditions, as in zone = 'A' OR zone = 'B'",
     "token ','": "a number has a point, as in 52.3, and a list stands in brackets, as in zone IN ('A', 'B')",
     "unable to parse": "it is not complete, or brackets do not match",
     "to Boolean not supported": "NOT stands before a condition, as in NOT (age >= 60)",
