@@ -121,20 +121,27 @@ class ObjectPath(PosixPath):
             stream.close()
 
 
+def without_keys(address: str) -> str:
+    """An address, or a path. Raises ``ValueError`` if a password or keys stand in it: messages repeat it."""
+    scheme, _, rest = address.partition("://")
+    user, at, _ = rest.partition("/")[0].rpartition("@")
+    if (at and (":" in user or scheme in SCHEMES)) or re.search(r"\?[\w.-]+=", rest):
+        raise ValueError("name the place alone: user, password and keys come from the environment")
+    return address
+
+
 def place_of(text: str, local: Callable[[str], Any]) -> Any:
     """A path of this machine, as ``local`` makes it, or one of an object store.
 
     Raises:
-        ValueError: it is an address of another kind, or holds a user.
+        ValueError: it is an address of another kind, or holds a user or keys.
     """
     scheme, told, rest = text.partition("://")
     if not told:
         return local(text)
     if scheme not in SCHEMES or not rest.strip("/"):
         raise ValueError(f"use a path, or a bucket of {', '.join(f'{one}://' for one in SCHEMES)}")
-    if "@" in rest.partition("/")[0]:
-        raise ValueError("name the bucket alone: user and password come from the environment")
-    return ObjectPath(text)
+    return ObjectPath(without_keys(text))
 
 
 class _Object(io.RawIOBase):

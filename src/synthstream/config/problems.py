@@ -63,9 +63,11 @@ _TAKEN = {
 }
 # A column's name, in a line of its own or within braces.
 _NAME = r"""\bname\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'([^']*)')"""
-# What may be a password, and is never repeated: of an address what stands before its @, and all behind such a word.
+# What may be a password, and is never repeated: of an address what stands before its @, and all behind its question
+# mark, or behind such a word.
 _USER = re.compile(r"(?<=://).*(?=@)", re.DOTALL)
-_PASSWORD = re.compile(r"((?:pass\w*|pwd|secret\w*|token|\w+_key)['\"]?\s*[=:]\s*).*?(?=['\"}]*\Z)", re.DOTALL | re.I)
+_WORDS = r"pass\w*|pwd|secret\w*|token|\w+_key"
+_PASSWORD = re.compile(rf"(://[^?]*\?|(?:{_WORDS})['\"]?\s*[=:]\s*).*?(?=['\"}}]*\Z)", re.DOTALL | re.I)
 _PLAIN = "use letters, digits and the signs _ . -"
 
 

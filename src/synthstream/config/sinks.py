@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Annotated, Literal, Self
 from urllib.parse import unquote, urlsplit
 
-from pydantic import BeforeValidator, ByteSize, Field, InstanceOf
+from pydantic import AfterValidator, BeforeValidator, ByteSize, Field, InstanceOf
 from typing_extensions import override
 
 from synthstream.config.keys import Name, Place, Section, Service, Texts
-from synthstream.config.objects import ObjectPath, place_of
+from synthstream.config.objects import ObjectPath, place_of, without_keys
 from synthstream.config.tablenames import TableName
 from synthstream.kinds import Content
 
@@ -37,7 +37,7 @@ class DeltaMirror(Section):
     """
 
     kind: Literal["delta"]
-    path: Name
+    path: Annotated[Name, AfterValidator(without_keys)]
     content: Content = "rows"
 
     @property
