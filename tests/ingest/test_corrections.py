@@ -54,6 +54,20 @@ def test_a_counted_file_is_accepted_as_it_is_and_counts_no_more(config: StreamCo
         assert round(total(finish(stream))) == 3
 
 
+def test_a_file_that_was_moved_is_known_before_a_run_hears_of_it(config: StreamConfig) -> None:
+    with opened(config) as stream:
+        list(stream.run())
+    (config.base / "in").mkdir()
+    shutil.move(config.base / "visits-1.parquet", config.base / "in")
+    moved = TOML.replace('path = "visits', 'moved = "."\npath = "in/visits')
+    with opened(StreamConfig.from_toml(moved, base=config.base)) as stream:
+        assert stream.corrections.listed() == [("in/visits-1.parquet", "counted")]
+        visits([1, 2]).write_parquet(config.base / "in" / "visits-1.parquet")
+        assert stream.corrections.accept("in/visits-1.parquet") is True
+        assert stream.ingest() == 0
+        assert stream.findings == {}
+
+
 @pytest.mark.parametrize("there", [True, False])
 def test_a_retired_file_is_never_looked_at_again(config: StreamConfig, there: bool) -> None:
     path = config.base / "visits-1.parquet"

@@ -116,17 +116,22 @@ class Corrections:
 
     @alone
     def listed(self) -> list[tuple[str, Stands]]:
-        """All files that are there or were counted, by the name that the state knows each by, and how they stand.
+        """All files that are there or were counted, by the names that they have now, and how they stand.
 
         For the operator alone: whether a file was changed depends on its rows.
         """
-        there = self._there()
-        return [(name, self._stands(name, there.get(name))) for name in sorted(there.keys() | counted(self._store))]
+        there, known = self._there()
+        names = sorted(there.keys() | known.keys())
+        return [(name, self._stands(known.get(name, name), there.get(name))) for name in names]
 
-    def _there(self) -> dict[str, Path]:
-        """The files that are there, by the names that the state knows them by. Once one counted, all may be gone."""
-        source, names = self._files
-        return {names.of(path): path for path in source.files(gone=bool(counted(self._store)))}
+    def _there(self) -> tuple[dict[str, Path], dict[str, str]]:
+        """The files that are there, by name; and by theirs what the state calls those that were counted, which has not
+        heard of files that were moved since. Once one counted, all may be gone.
+        """
+        (source, names), before = self._files, counted(self._store)
+        there = {names.of(path): path for path in source.files(gone=bool(before))}
+        renamed = names.renamed({path: name for name, path in there.items()}, before)
+        return there, {renamed.get(name, name): name for name in before}
 
     def _stands(self, name: str, path: Path | None) -> Stands:
         known = self._store.ingested(item_of(name))
@@ -183,14 +188,14 @@ class Corrections:
 
     def _counted(self, file: str) -> tuple[str, Path | None]:
         """The name that the state knows a file by, and the file, if it is there."""
-        there, known, names = self._there(), counted(self._store), self._files[1]
+        (there, known), names = self._there(), self._files[1]
         places, root = (Path(file).absolute(), self._config.base / file), names.source.root
         meant = [name for name, path in there.items() if path in places]
         # What one that is gone may be called: as it was typed, or by where that leads.
         gone = [file, *(names.of(path) for path in places if root is None or path.is_relative_to(root))]
         for name in (*meant, *gone):
             if name in known:
-                return name, there.get(name)
+                return known[name], there.get(name)
         near = next((name for name, path in there.items() if path.name == Path(file).name and name in known), None)
         hint = "" if near is None else f" Did you mean {near!r}?"
         said = "a text" if is_text(file) else file

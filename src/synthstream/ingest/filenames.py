@@ -120,8 +120,7 @@ class FileNames:
         names = {path: self.of(path) for path in files}
         there = set(names.values())
         before = counted(store)
-        renamed = dict(self._known_otherwise(names, before))
-        renamed |= self.moved(before - there - renamed.keys(), before.union(renamed.values()))
+        renamed = self.renamed(names, before)
         known = before - renamed.keys() | set(renamed.values())
         ours = _one_of_each(names, known)
         retired = {name for name in known - there if store.ingested(item_of(name)) == RETIRED}
@@ -143,6 +142,11 @@ class FileNames:
                 if asked is not None:
                     store.put_meta(_ANSWERED, json.dumps(sorted(answered.union(map(_hash, gone | new)))))
         return ours
+
+    def renamed(self, names: Mapping[Path, str], before: Set[str]) -> dict[str, str]:
+        """Names in the state of files that have others now, and these."""
+        found = dict(self._known_otherwise(names, before))
+        return found | self.moved(before - set(names.values()) - found.keys(), before | set(found.values()))
 
     def _known_otherwise(self, names: Mapping[Path, str], before: Set[str]) -> Iterator[tuple[str, str]]:
         """Names in the state of files that are there, and how these are called now."""
