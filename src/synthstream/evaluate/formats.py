@@ -32,6 +32,7 @@ _EPOCHS = {10: "seconds", 13: "milliseconds", 16: "microseconds"}  # since 1970,
 _ZONED = (
     "%Y-%m-%d %H:%M:%S%.f%#z", "%Y-%m-%dT%H:%M:%S%.f%#z", "%Y-%m-%dT%H:%M%#z", "%Y-%m-%d %H:%M%#z", "%Y%m%dT%H%M%S%#z",
 )  # fmt: skip
+_POINTS = "They are numbers with a point: leave decimal and thousands out."
 _ISO = "They are ISO 8601: leave datetime_format out."
 _WORDS = {"d": "day", "m": "month", "Y": "year", "y": "year (2 digits)", "b": "month", "B": "month"}
 _WORDS |= {"H": "hour", "I": "hour", "M": "minute", "S": "second", "p": "AM or PM"}
@@ -226,7 +227,7 @@ def lines_of_numbers(
     listed = _listed(odd)
     plain = sum(rows for text, rows in listed if not np.isnan(numbers(pl.Series([text]))[0]))
     if plain and plain >= _MOST * sum(rows for _, rows in listed):
-        return "They are numbers with a point: leave decimal and thousands out.", ()
+        return _POINTS, ()
     return _grouped(listed, decimal) if most and decimal is not None else ("", ())
 
 
@@ -259,6 +260,8 @@ def place_of(view: View, odd: pl.DataFrame, *, most: bool = False) -> tuple[str,
         ("They look like numbers with decimal ','.", (Line(key='decimal', value='","', column=None),))
         >>> place_of(view, pl.DataFrame({"text": ["51.5 / 0.1"], "rows": [7]}))[0]
         'They lie outside of bounds.'
+        >>> place_of(view, pl.DataFrame({"text": ["34.1 / -118.2"], "rows": [7]}))[0]
+        'They are numbers with a point: leave decimal and thousands out. They would count as missing.'
         >>> place_of(view, pl.DataFrame({"text": ["51.5 / 0.1", "x / 0.1"], "rows": [7, 1]}))[0]
         'Some are no numbers, and others lie outside of bounds.'
         >>> fine = View(name="fare_1", place="fare", coordinates=("fare",), bounds=((0, 80),), depth=1)
@@ -270,9 +273,14 @@ def place_of(view: View, odd: pl.DataFrame, *, most: bool = False) -> tuple[str,
     tried = odd.head(_TRIED)
     parts = tried["text"].str.split(SIDES).list
     sides = [parts.get(k, null_on_oob=True).fill_null("") for k in range(len(view.coordinates))]
-    turned = view.read(pl.DataFrame(dict(zip(view.coordinates, reversed(sides), strict=True))))
-    inside = pl.Series(turned < len(view.values))
-    if len(sides) > 1 and tried["rows"].filter(inside).sum() >= tried["rows"].sum() / 2:
+    plain, inside = (
+        tried["rows"].filter(pl.Series(read < len(view.values))).sum() >= tried["rows"].sum() / 2
+        for given in (sides, sides[::-1])
+        for read in (view.read(pl.DataFrame(dict(zip(view.coordinates, given, strict=True)))),)
+    )
+    if plain:
+        return f"{_POINTS} They would count as missing.", ()
+    if len(sides) > 1 and inside:
         if most:
             return (
                 "They lie in the box if their coordinates change places, and most others as they are: set these right.",

@@ -30,6 +30,8 @@ from synthstream.schema.clock import Clock
 from synthstream.schema.coercion import Frame, numbers, polars_frame, slices, texts
 from synthstream.schema.columns import Category, Column, Mask
 from synthstream.schema.coordinates import Coordinate
+from synthstream.schema.districts import Districts
+from synthstream.schema.places import View
 from synthstream.schema.schema import Schema
 from synthstream.workload import THREADS, IntArray
 
@@ -242,7 +244,7 @@ def rows_of(config: StreamConfig, source: FileSource | None, chunk: Frame) -> Ro
     found = Rows(
         count=frame.height,
         columns={
-            column.name: cells_of(column, column.written(frame), column.written(written))
+            column.name: cells_of(column, _meant(column, frame, written), column.written(written))
             for column in config.schema.columns
         },
         ticks=Counter(dict(zip(present.tolist(), number.tolist(), strict=True))),
@@ -258,6 +260,16 @@ def rows_of(config: StreamConfig, source: FileSource | None, chunk: Frame) -> Ro
         people = pl.DataFrame({"who": coded.people, "tick": np.maximum(coded.ticks, 0)})
         found = replace(found, people=people.group_by("who", "tick").agg(rows=pl.len().cast(pl.Int64)))
     return found
+
+
+def _meant(column: Column, frame: pl.DataFrame, written: pl.DataFrame) -> pl.Series:
+    """Cells of one column as the dialect means them; coordinates that it cannot read are as they are written."""
+    cells = column.written(frame)
+    if not isinstance(column, View | Districts):
+        return cells
+    view = column if isinstance(column, View) else column.finest
+    told = view.named(written, np.full(frame.height, len(view.values), dtype=np.int32), view.labels)
+    return cells.zip_with(cells.is_not_null() | column.written(written).is_null(), told)
 
 
 def _located(found: Rows, schema: Schema, frame: pl.DataFrame) -> Rows:
