@@ -407,6 +407,16 @@ def test_no_key_is_proposed_that_a_source_of_this_kind_cannot_have(tmp_path: Pat
     assert "has no datetime_format" in words(found)
 
 
+def test_coordinates_that_the_dialect_cannot_read_are_told(tmp_path: Path) -> None:
+    box = 'coordinates = ["lat"]\nbounds = [[32, 37]]\ndepth = 3\n'
+    text = toml(WARD, f'[[columns]]\nname = "at"\ntype = "place"\n{box}')
+    text = text.replace(csv(), csv(more='decimal = ","\n'))
+    fine = told(tmp_path, text, rows(lat=["34,1", ""] * 150))
+    assert "lie in no cell" not in words(fine)
+    found = told(tmp_path, text, rows(lat=["34.1"] * 270 + ["34,1"] * 30))
+    assert "at: 90 % of the rows (270) lie in no cell. They are numbers with a point" in words(found)
+
+
 def test_another_separator_is_told_before_any_row_is_read(tmp_path: Path) -> None:
     found = told(tmp_path, toml(), rows(), separator=";")
     assert (found.verdict, found.looked.rows.count) == (Level.STOP, 0)
@@ -577,6 +587,11 @@ def test_of_a_frame_nothing_is_proposed_that_only_files_have(tmp_path: Path) -> 
     assert "There is no row in it." in check(config, rows()[:0])
     with pytest.raises(SchemaError, match="'ward' is missing"):
         check(config, rows().drop("ward"))
+
+
+def test_a_stream_that_runs_is_not_told_that_it_should_not_be_opened(tmp_path: Path) -> None:
+    found = replace(told(tmp_path, toml(), rows(when=["soon"] * 300)), open_tick=3)
+    assert [line.partition(":")[0] for line in lines_of(found)][1:3] == ["Verdict", "DO NOT RUN"]
 
 
 def test_the_status_depends_on_no_row(tmp_path: Path) -> None:

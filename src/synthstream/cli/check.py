@@ -35,7 +35,7 @@ def check_command(
     found = look_now(load(config), paths, progress=lambda known: bar(known, "reading"))
     shown = console()
     for line in lines_of(found):
-        style = "bold" if line.startswith("DO NOT OPEN") or "Verdict" in line else None
+        style = "bold" if line.startswith("DO NOT") or "Verdict" in line else None
         shown.print(f"PRIVATE  {line}", style=style)
     if output is not None:
         write_page(output, check_page(found), private=True)

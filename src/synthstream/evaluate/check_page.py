@@ -26,7 +26,6 @@ from synthstream.state.looking import to_look_at
 from synthstream.stream.opening import begun, changes_from
 
 STAMP = "PRIVATE: secret, shows true data. For the custodian alone; do not publish"
-_MARKS = ("fine", "look at this", "DO NOT OPEN")
 _WIDTH, _LISTED = 48, 40
 
 
@@ -80,7 +79,8 @@ def lines_of(found: Checked) -> Iterator[str]:
     yield f"{found.config.name}: " + (f"{many} in {' and '.join(parts)}" if parts else "no new file")
     yield f"Verdict: {_verdict(found)}"
     for finding in found.findings:
-        yield f"{_MARKS[finding.level]}: {finding.about}: {finding.words}"
+        mark = found.said(finding.level)
+        yield f"{mark.upper() if finding.level is Level.STOP else mark}: {finding.about}: {finding.words}"
     if found.lines and looked.frames:
         yield "Keys of [source] change how files are read; of a frame, convert the columns before `update`."
     elif found.lines:
@@ -105,7 +105,7 @@ def lines_of(found: Checked) -> Iterator[str]:
 def _verdict(found: Checked) -> str:
     """In words; there is none of nothing."""
     something = found.looked.files or found.looked.frames or found.looked.refused or found.verdict
-    return found.verdict.words if something else "none: there was nothing new to look at"
+    return found.said(found.verdict) if something else "none: there was nothing new to look at"
 
 
 def _shown(found: Checked) -> list[tuple[str, Cells]]:

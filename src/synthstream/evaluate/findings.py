@@ -55,11 +55,6 @@ class Level(IntEnum):
     LOOK = 1
     STOP = 2
 
-    @property
-    def words(self) -> str:
-        """The verdict."""
-        return ("fine", "look at this", "do not open")[self]
-
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Finding:
@@ -96,6 +91,10 @@ class Checked:
     def verdict(self) -> Level:
         """The worst of the findings."""
         return max((finding.level for finding in self.findings), default=Level.FINE)
+
+    def said(self, level: Level) -> str:
+        """How bad something is, in words."""
+        return ("fine", "look at this", f"do not {'run' if self.open_tick else 'open'}")[level]
 
     @property
     def lines(self) -> list[str]:
