@@ -417,6 +417,14 @@ def test_coordinates_that_the_dialect_cannot_read_are_told(tmp_path: Path) -> No
     assert "at: 90 % of the rows (270) lie in no cell. They are numbers with a point" in words(found)
 
 
+def test_cells_that_hold_line_ends_are_told(tmp_path: Path) -> None:
+    (tmp_path / "rows-0.csv").write_text("when,ward,age\n" + '2026-01-02,"A\nB",31\n' * 300)
+    found = told(tmp_path, toml())
+    assert "[source]: Cells end with a quotation mark that does not begin them: 'B\"' (300)." in words(found)
+    assert found.lines == ["[source]", "multiline = true"]
+    assert told(tmp_path, toml().replace(csv(), csv(more="multiline = true\n"))).lines == []
+
+
 def test_another_separator_is_told_before_any_row_is_read(tmp_path: Path) -> None:
     found = told(tmp_path, toml(), rows(), separator=";")
     assert (found.verdict, found.looked.rows.count) == (Level.STOP, 0)

@@ -22,6 +22,7 @@ from synthstream.evaluate.formats import (
     alike,
     lines_of_numbers,
     lines_of_times,
+    lines_of_torn,
     meant,
     percent,
     place_of,
@@ -134,6 +135,9 @@ def checked(
         found += [*_times(config, looked, over, open_tick), *_zones(config, looked), *_of_persons(looked, persons)]
         for column in config.schema.columns:
             found += _column(config, column, looked.rows)
+        odd = pl.concat(cells.odd for cells in (looked.rows.time, *looked.rows.columns.values()))
+        words, lines = lines_of_torn(odd, config.source, begun=open_tick > 0)
+        found += [Finding(level=Level.LOOK, about="[source]", words=words, lines=lines)] if words else []
         found += [*_signs(config, looked), *_points(config, looked)]
         found += [] if open_tick else _few(config, looked.rows.count, max(over, 1))
     fitting = ((f, possible(f.words, f.lines, config.source)) for f in sorted(found, key=lambda f: -f.level))

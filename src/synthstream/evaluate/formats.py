@@ -14,6 +14,7 @@ import numpy as np
 import polars as pl
 
 from synthstream.config.keys import Section
+from synthstream.config.sources import Dialect
 from synthstream.schema.coercion import numbers, times
 from synthstream.schema.dialects import times_as, zoned
 from synthstream.schema.places import SIDES, View
@@ -245,6 +246,23 @@ def _grouped(listed: Sequence[tuple[str, int]], decimal: str) -> tuple[str, tupl
         if any(some.fullmatch(text) for text, _ in listed):
             return f'Some look like numbers with thousands = "{sign}".', (Line("thousands", f'"{sign}"'),)
     return "", ()
+
+
+def lines_of_torn(odd: pl.DataFrame, source: Section | None, *, begun: bool) -> tuple[str, tuple[Line, ...]]:
+    """What to do about cells whose quotation mark seems to have begun in the line before, if there are some.
+
+    Args:
+        begun: the stream runs, so that ``multiline`` cannot change.
+    """
+    if not isinstance(source, Dialect) or source.multiline or not source.quote:
+        return "", ()
+    text = pl.col("text")
+    ends = text.str.ends_with(source.quote) & (text.str.count_matches(source.quote, literal=True) % 2 == 1)
+    if not (found := texts_of(odd.filter(ends), 3)):
+        return "", ()
+    mend = "write them without, for multiline cannot change now" if begun else "say multiline = true"
+    words = f"Cells end with a quotation mark that does not begin them: {found}. If cells hold line ends, {mend}."
+    return words, () if begun else (Line("multiline", "true"),)
 
 
 def place_of(view: View, odd: pl.DataFrame, *, most: bool = False) -> tuple[str, tuple[Line, ...]]:
