@@ -364,7 +364,7 @@ def load(config: StreamConfig | str | Path) -> StreamConfig:
     try:
         text = path.read_text(encoding="utf-8-sig")  # some editors put a mark before the first line
     except UnicodeDecodeError:
-        raise ConfigError(f"{path}: not a text file in UTF-8") from None
+        raise ConfigError(f"{path}: not a text file in UTF-8. Save it anew, with UTF-8 as its encoding") from None
     except OSError as error:
         raise ConfigError(f"{path}: {error.strerror}. Say where the stream's configuration is.") from None
     return StreamConfig.from_toml(text, base=path.absolute().parent, origin=str(path))
