@@ -131,7 +131,10 @@ def _refuse(path: Path, *, directory: bool) -> None:
     if not (stat.S_ISDIR if directory else stat.S_ISREG)(found.st_mode):
         raise StateError(f"{what} is not a {'folder' if directory else 'file'}. Point 'state' to another folder.")
     if found.st_uid != os.geteuid():
-        raise StateError(f"{what} belongs to another user. Run as its owner, or point 'state' to another folder.")
+        raise StateError(
+            f"{what} belongs to another user. Run as its owner, or give the whole folder to this user (chown -R). "
+            "Another folder as state would begin another stream, with a budget of its own."
+        )
     if found.st_mode & 0o077:
         raise StateError(
             f"{what} can be reached by other users (mode {found.st_mode & 0o777:03o}); it holds exact counts. "
