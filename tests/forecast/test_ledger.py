@@ -76,6 +76,7 @@ def test_the_command_lists_and_adds_up_and_writes_nothing(files: list[Path], tmp
     assert "Sum for a person in one period of 4d, add-remove: monthly" in text
     assert "simply added up, epsilon = 2 at delta = 2e-09" in text
     assert "Sums are not added to each other" in text
+    assert "Sum" not in CliRunner().invoke(app, ["ledger", str(files[0])]).output, "of one stream there is none"
     facts = json.loads(CliRunner().invoke(app, ["ledger", *map(str, files), "--json"]).output)
     assert [stream["name"] for stream in facts["streams"]] == list(STREAMS)
     assert sorted(tmp_path.rglob("*")) == before

@@ -269,7 +269,7 @@ def ledger_command(
         shown.print(line.name, style="bold", end="  ")
         shown.print(str(line.path))
         shown.print(f"  {line.promise.facts['words']}")
-    for total in found.sums:
+    for total in found.sums if len(found.lines) > 1 else ():
         shown.print(f"Sum for {total.unit}, {total.neighbours}: {', '.join(total.streams)}", style="bold")
         shown.print(
             f"  epsilon = {_up(total.epsilon)} at delta = {stated(total.delta)} (rho = {_up(total.rho)}); "
@@ -277,7 +277,8 @@ def ledger_command(
         )
     for path in found.left_out:
         shown.print(f"Not counted again: {path}, which another one of these goes on from, or is the same.")
-    shown.print(NOTE)
+    if len(found.lines) > 1:
+        shown.print(NOTE)
 
 
 def _up(value: float) -> str:
