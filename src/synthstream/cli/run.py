@@ -330,7 +330,7 @@ def _summary(
         told = bounded(loaded.clock, closed, until)
         console.print(f"Nothing was due: tick {closed} {loaded.clock.ending(closed)}.{told}")
         if closed and loaded.clock.boundary(closed) > stream.opened:
-            console.print(f"Warning: {AHEAD.format(loaded.clock.begins(closed))}", style="bold")
+            typer.echo(f"Warning: {AHEAD.format(loaded.clock.begins(closed))}", err=True)  # with -q, too
     if loaded.sink is not None and closed:
         switch = " --simulate" if simulate else ""
         console.print(f"Newest release: {loaded.sink.path}/{closed - 1:06d}")
