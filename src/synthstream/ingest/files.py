@@ -43,6 +43,9 @@ _NO_TEXT = {
     "\xff\xfe": "This is UTF-16: convert it, iconv -f UTF-16 -t UTF-8.",
     "\xfe\xff": "This is UTF-16: convert it, iconv -f UTF-16 -t UTF-8.",
 }
+_RENAMED = (
+    " Write this file anew with the names that stream.toml has; a stream that has not begun may take these there."
+)
 _Row = list[str | None]
 _TOO_MUCH = (pa.ArrowNotImplementedError, pa.ArrowCapacityError, pa.ArrowMemoryError)  # for one batch
 
@@ -242,7 +245,7 @@ class FileSource:
     def _advice(self, path: Path) -> str:
         """Keys that would let the header be read, if there are some: of what the header's own line holds."""
         if self.kind != "csv" or isinstance(self.dialect.header, tuple):
-            return ""
+            return "" if self.kind == "csv" else _RENAMED
         with opened(path, "iso8859-1") as file:
             begins = file.read(4)
         if said := next((words for start, words in _NO_TEXT.items() if begins.startswith(start)), None):
@@ -253,9 +256,10 @@ class FileSource:
         names = self.names(path)
         if "\N{REPLACEMENT CHARACTER}" in "".join(names):
             return f" The line of its header is no text in {self.dialect.encoding}."
-        none = set(map(bare, self.columns)).isdisjoint(map(bare, names))
+        if not set(map(bare, self.columns)).isdisjoint(map(bare, names)):
+            return _RENAMED
         further = "; if the names stand further down, say in which line: header = 3"
-        return f" If its first line is a row, name the columns in [source]: header = [...]{further}." if none else ""
+        return f" If its first line is a row, name the columns in [source]: header = [...]{further}."
 
     def _csv(self, path: Path) -> Iterator[pl.DataFrame]:
         with opened(path, self.dialect.encoding) as file:
