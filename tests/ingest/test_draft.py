@@ -128,6 +128,13 @@ def test_coordinates_beside_another_column_are_a_place(tmp_path: Path) -> None:
     assert 'type = "place"' in draft(path)
 
 
+def test_a_name_that_tables_of_counts_need_is_drafted_as_another(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("ward,z\n")
+    assert 'name = "my_z" ' in (text := draft(tmp_path / "a.csv"))
+    assert '\nfrom = "z"\n' in text
+    assert 'name = "ward"\n' in text
+
+
 def test_a_file_that_is_not_there_is_told_so(tmp_path: Path) -> None:
     with pytest.raises(SourceError, match="this is a folder"):
         draft(tmp_path)

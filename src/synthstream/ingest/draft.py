@@ -24,7 +24,7 @@ from synthstream.ingest.codebooks import (
 from synthstream.kinds import COMPRESSED, kind_of
 from synthstream.schema.coercion import require
 from synthstream.schema.dialects import holds
-from synthstream.schema.naming import coordinates_of, identifies, names_a_moment, names_a_person
+from synthstream.schema.naming import ANSWERS, coordinates_of, identifies, names_a_moment, names_a_person
 
 _POSTGRES = "postgres:"
 
@@ -82,6 +82,7 @@ def draft(
         person=next(filter(names_a_person, left), "person"),
         clock=next(iter(clocks), None),
         points=points,
+        answers=ANSWERS,
         numbers_alone=numbers_alone,
         source=_source(kind, None if table is not None else where, known, columns),
         beside=None if table is not None else _beside(where),
