@@ -190,6 +190,9 @@ def test_neither_a_backup_nor_a_key_lies_among_the_releases(tmp_path: Path) -> N
     with pytest.raises(StateError, match="which is published"):
         backup(config, tmp_path / "releases/backup")
     assert not (tmp_path / "releases").exists()
+    other = (tmp_path / "stream.toml").read_text().replace('path = "rows-', 'path = "in/**/')
+    with pytest.raises(StateError, match=r"fits the path of \[source\]"):
+        backup(StreamConfig.from_toml(other, base=tmp_path), tmp_path / "in/backup")
     text = (tmp_path / "stream.toml").read_text() + '[encryption]\nkey_file = "releases/key"\n'
     with pytest.raises(ConfigError, match=r"the key .* is secret"):
         StreamConfig.from_toml(text, base=tmp_path)

@@ -9,6 +9,7 @@ from pathlib import Path
 import polars as pl
 
 from synthstream.config.config import StreamConfig
+from synthstream.config.sources import may_fit
 from synthstream.environment import make_folder, sync, sync_parent, words
 from synthstream.errors import StateError
 from synthstream.publish.outlets import public_folder
@@ -16,6 +17,8 @@ from synthstream.state.folder import STORE, is_state
 from synthstream.state.store import Store
 from synthstream.stream.opening import begun
 from synthstream.stream.verification import Progress
+
+_PUBLIC = ("measurements.parquet", "ledger.json", "settings.json")
 
 
 def backup(config: StreamConfig, folder: Path, *, progress: Progress = iter) -> None:
@@ -48,9 +51,10 @@ def backup(config: StreamConfig, folder: Path, *, progress: Progress = iter) -> 
             orient="row",
         )
         frame.write_parquet(content := BytesIO())  # what polars raises for a full disk is no error of the system
-        (folder / "public" / "measurements.parquet").write_bytes(content.getvalue())
-        (folder / "public" / "ledger.json").write_text(json.dumps(store.ledger(), indent=2) + "\n")
-        (folder / "public" / "settings.json").write_text((store.meta("config") or "{}") + "\n")
+        measured, ledger, settings = (folder / "public" / name for name in _PUBLIC)
+        measured.write_bytes(content.getvalue())
+        ledger.write_text(json.dumps(store.ledger(), indent=2) + "\n")
+        settings.write_text((store.meta("config") or "{}") + "\n")
         for path in [*folder.rglob("*"), folder]:
             sync(path)
         sync_parent(folder)
@@ -72,6 +76,9 @@ def _refuse_place(config: StreamConfig, folder: Path) -> None:
             f"-o {folder} lies in {public}, which is published; a backup is as secret as the data. Name another "
             "folder. Nothing was written."
         )
+    files = [folder / "private" / STORE, *(folder / "public" / name for name in _PUBLIC)]
+    if config.source is not None and any(may_fit(config.source.path, file) for file in files):
+        raise StateError(f"-o {folder} fits the path of [source]: a run would read it. Name another folder.")
     if place.is_relative_to(config.state.resolve()):
         raise StateError(
             f"-o {folder} lies in the state folder, and would be lost with it. Name another folder. "
