@@ -62,7 +62,7 @@ def test_a_log_that_begins_with_a_checkpoint_is_read_from_there(tmp_path: Path) 
     put(lake, [5])
     put(lake, [6])
     commit(lake, 3).unlink()
-    with pytest.raises(SourceError, match="its version 3 is no longer kept, and was not counted"):
+    with pytest.raises(SourceError, match=r"its version 3 is no longer kept, .*succeed --read-again"):
         reader.more()
 
 

@@ -150,13 +150,24 @@ class DeltaSource:
         if version not in known.commits and not path.exists():
             raise SourceError(
                 f"{self.name}: its version {version} is no longer kept, and was not counted. Nothing was lost that "
-                "was counted; what it added cannot be told from what was there before. Let the table keep its log "
-                "(delta.logRetentionDuration) for longer than this stream ever pauses."
+                "was counted; what it added cannot be told from what was there before. Bring that file of the log "
+                f"back; or {self._on}. Let the table keep its log (delta.logRetentionDuration) for longer than this "
+                "stream ever pauses."
             )
         with self._told(f"version {version} of its log cannot be read"), path.open("rb") as file:
             lines = file.read().decode("utf-8", "replace").split("\n")
             found = [json.loads(line) for line in lines if line.strip()]
             return [{kind: told for kind, told in one.items() if isinstance(told, dict)} for one in found]
+
+    @property
+    def _on(self) -> str:
+        """How to go on without a version."""
+        if self._changes is not None:
+            return "open another stream, with a name, state and sink of its own"
+        return (
+            "go on with a successor that reads the table again (`synthstream succeed --read-again`): all rows dated "
+            "from the newest release on count, and those dated before that were not counted yet are lost"
+        )
 
     def _seal(self, known: _Known, version: int) -> str:
         """What tells a version from another one of its number."""
