@@ -370,6 +370,9 @@ def load(config: StreamConfig | str | Path) -> StreamConfig:
     return StreamConfig.from_toml(text, base=path.absolute().parent, origin=str(path))
 
 
+_ITSELF = "it goes on from itself"
+
+
 def _predecessor(section: AfterSection, schema: Schema, base: Path) -> After:
     """The stream that a successor goes on from: a file, or, in settings for readers, what stands in them."""
     said = section.config
@@ -378,6 +381,8 @@ def _predecessor(section: AfterSection, schema: Schema, base: Path) -> After:
             before = StreamConfig.from_toml(toml_of(said), base=base, origin="[after] config")
         else:
             before = load(base / said)
-    except RecursionError:
-        raise ConfigError(f"config = {str(said)!r}: it goes on from itself. Name the stream that came before") from None
+    except (RecursionError, ConfigError) as error:
+        if isinstance(error, ConfigError) and _ITSELF not in str(error):
+            raise
+        raise ConfigError(f"config = {str(said)!r}: {_ITSELF}. Name the stream that came before") from None
     return After(config=before, schema=schema, values=section.values, fill=section.fill)
