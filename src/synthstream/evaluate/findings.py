@@ -95,7 +95,7 @@ class Checked:
 
     def said(self, level: Level) -> str:
         """How bad something is, in words."""
-        return ("fine", "look at this", f"do not {'run' if self.open_tick else 'open'}")[level]
+        return ("fine", "look at this", f"do not {'run' if self.open_tick or self.looked.known else 'open'}")[level]
 
     @property
     def lines(self) -> list[str]:
