@@ -149,6 +149,7 @@ def test_a_file_that_is_not_there_is_told_so(tmp_path: Path) -> None:
     [
         ("01.02.2026;01:05;Südbad;12,21;;P157\n".encode(), "its first line seems to be a row"),
         (b'{"day": "2026-01-31", "key": "P157"}\n', "its first line is JSON, no header"),
+        (b"sep=;\nday;ward\n", "names the separator alone"),
         (b"7;2026-01-31;P157;7\n", "its first line seems to be a row"),
         (b"day;P157;day\n", "If it is a header, give each column a name of its own in the file"),
         (b"day;P157;day;age;age\n", r"there twice, or several are empty \(columns 1, 3, 4, 5\)\. If"),

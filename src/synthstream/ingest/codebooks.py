@@ -90,6 +90,10 @@ def _no_header(names: Sequence[str]) -> str:
         return "its first line is no text in UTF-8 or windows-1252. Unpack it, or save it as UTF-8"
     if names and names[0].lstrip().startswith(("{", "[{")):
         return "its first line is JSON, no header: name a file of an object in each line .jsonl, and a --codebook"
+    if names and names[0].startswith("sep="):
+        return (
+            "its first line names the separator alone. Take it out for the draft; header = 2 in [source] passes it over"
+        )
     row = "write a line with a name for each column above it; later, header = [...] in [source] names them as well"
     if 2 * sum(any(map(str.isalpha, name)) for name in names) < len(names):
         return f"its first line seems to be a row, since most of its names have no letter: {row}"

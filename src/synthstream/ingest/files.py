@@ -32,14 +32,15 @@ _CHUNK_BYTES = 64_000_000  # of a chunk, and of a batch by what its file says
 _CELL_BYTES = 16  # of a cell's place in its row and its column
 _BATCH_ROWS = 4096  # a file may say less than it holds: a value that is stored once counts once
 _DELIMITERS = (";", "\t", "|", ",")
-# How files begin that are no text, byte by byte, and what to do about them. It is as public as a header.
-_NO_TEXT = {
+# How files begin that have no header there, byte by byte, and what to do about them. It is as public as a header.
+_NO_HEADER = {
     "\x1f\x8b": "This is gzip: name it {}.gz, and change path with it.",
     "\x28\xb5\x2f\xfd": "This is zstd: name it {}.zst, and change path with it.",
     "PK\x03\x04": "This is a zip archive, or a workbook: unpack it, or save it as CSV.",
     "PAR1": 'This is Parquet: name it .parquet, and say kind = "parquet".',
     "{": 'This is JSON: say kind = "jsonl", if each line is an object.',
     "[{": 'This is JSON: write each object on a line of its own, and say kind = "jsonl".',
+    "sep=": "Its first line names the separator alone: say header = 2 in [source], for all files.",
     "\xff\xfe": "This is UTF-16: convert it, iconv -f UTF-16 -t UTF-8.",
     "\xfe\xff": "This is UTF-16: convert it, iconv -f UTF-16 -t UTF-8.",
 }
@@ -248,7 +249,7 @@ class FileSource:
             return "" if self.kind == "csv" else _RENAMED
         with opened(path, "iso8859-1") as file:
             begins = file.read(4)
-        if said := next((words for start, words in _NO_TEXT.items() if begins.startswith(start)), None):
+        if said := next((words for start, words in _NO_HEADER.items() if begins.startswith(start)), None):
             return f" {said.format(path.name)}"
         if keys := self.mended(path):
             said = " and ".join(f"{key} = {value}" for key, value in keys.items())
