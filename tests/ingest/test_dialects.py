@@ -255,8 +255,8 @@ def test_a_row_of_several_lines_is_not_cut_so_that_it_takes_others(monkeypatch: 
         (
             'kind = "csv"\n',
             'kind = "csv"\nheader = 2\n',
-            "If its first line is a row, name the columns in [source]: header = [...]; "
-            "if the names stand further down, say in which line: header = 3.",
+            "If its first line is a row, write the names above it; or, if no file has them, say them in [source]: "
+            "header = [...]. If in all files they stand further down, say in which line: header = 3.",
         ),
     ],
 )

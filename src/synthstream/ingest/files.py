@@ -259,8 +259,10 @@ class FileSource:
             return f" The line of its header is no text in {self.dialect.encoding}."
         if not set(map(bare, self.columns)).isdisjoint(map(bare, names)):
             return _RENAMED
-        further = "; if the names stand further down, say in which line: header = 3"
-        return f" If its first line is a row, name the columns in [source]: header = [...]{further}."
+        return (
+            " If its first line is a row, write the names above it; or, if no file has them, say them in [source]: "
+            "header = [...]. If in all files they stand further down, say in which line: header = 3."
+        )
 
     def _csv(self, path: Path) -> Iterator[pl.DataFrame]:
         with opened(path, self.dialect.encoding) as file:
