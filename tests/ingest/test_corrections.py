@@ -55,8 +55,11 @@ def test_a_counted_file_is_accepted_as_it_is_and_counts_no_more(config: StreamCo
 
 
 def test_a_file_that_was_moved_is_known_before_a_run_hears_of_it(config: StreamConfig) -> None:
+    (config.base / "visits-0.parquet").symlink_to("visits-1.parquet")  # counts never
     with opened(config) as stream:
         list(stream.run())
+        assert stream.corrections.listed() == [("visits-1.parquet", "counted")]
+    (config.base / "visits-0.parquet").unlink()
     (config.base / "in").mkdir()
     shutil.move(config.base / "visits-1.parquet", config.base / "in")
     moved = TOML.replace('path = "visits', 'moved = "."\npath = "in/visits')

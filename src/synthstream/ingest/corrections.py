@@ -11,7 +11,7 @@ from typing import Literal
 from synthstream.config.config import StreamConfig
 from synthstream.errors import ConfigError, SchemaError, SourceError
 from synthstream.ingest.counting import columns_of, files_of
-from synthstream.ingest.filenames import RETIRED, FileNames, counted, item_of
+from synthstream.ingest.filenames import RETIRED, FileNames, counted, item_of, one_of_each
 from synthstream.ingest.files import FileSource
 from synthstream.kinds import is_text
 from synthstream.schema.coercion import Frame
@@ -126,12 +126,14 @@ class Corrections:
 
     def _there(self) -> tuple[dict[str, Path], dict[str, str]]:
         """The files that are there, by name; and by theirs what the state calls those that were counted, which has not
-        heard of files that were moved since. Once one counted, all may be gone.
+        heard of files that were moved since. Of several links to one file one is there. Once one counted, all may be
+        gone.
         """
         (source, names), before = self._files, counted(self._store)
-        there = {names.of(path): path for path in source.files(gone=bool(before))}
-        renamed = names.renamed({path: name for name, path in there.items()}, before)
-        return there, {renamed.get(name, name): name for name in before}
+        there = {path: names.of(path) for path in source.files(gone=bool(before))}
+        renamed = names.renamed(there, before)
+        known = {renamed.get(name, name): name for name in before}
+        return {name: path for path, name in one_of_each(there, known.keys()).items()}, known
 
     def _stands(self, name: str, path: Path | None) -> Stands:
         known = self._store.ingested(item_of(name))

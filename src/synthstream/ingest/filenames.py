@@ -122,7 +122,7 @@ class FileNames:
         before = counted(store)
         renamed = self.renamed(names, before)
         known = before - renamed.keys() | set(renamed.values())
-        ours = _one_of_each(names, known)
+        ours = one_of_each(names, known)
         retired = {name for name in known - there if store.ingested(item_of(name)) == RETIRED}
         gone, answered = known - there - retired, set(json.loads(store.meta(_ANSWERED) or "[]"))
         # Such a name could not be kept in the state, or would write what its maker likes into messages and logs.
@@ -229,7 +229,7 @@ def _hash(name: str) -> str:
     return hashlib.sha256(name.encode(errors="surrogateescape")).hexdigest()
 
 
-def _one_of_each(names: Mapping[Path, str], known: Set[str]) -> dict[Path, str]:
+def one_of_each(names: Mapping[Path, str], known: Set[str]) -> dict[Path, str]:
     """Of the paths that lead to one file the one that is known, or else no link."""
     best: dict[str, tuple[bool, bool, str]] = {}
     for path, name in names.items():
