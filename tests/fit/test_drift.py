@@ -158,6 +158,27 @@ def test_pairs_that_were_never_measured_follow_from_the_times_of_both_columns() 
     assert (0, 1) not in pooled(looks(*[(table(1000.0, 0.3), False)] * 6)).workload.marginals
 
 
+def test_the_open_part_has_the_dates_of_its_own_ticks() -> None:
+    """Two ticks a day, of which the newest day was not measured; the other column goes from .1 to .9 on the second."""
+
+    def expected(first: int, last: int) -> dict[int, FloatArray]:
+        return {1: np.bincount(np.arange(first, last + 1) // 2, minlength=3) / (last + 1 - first)}
+
+    firsts = (0.1, 0.1, 0.9, 0.9, 0.9, 0.9)
+    tables = [np.outer([f, 1 - f], np.arange(3) == tick // 2) * 1000.0 for tick, f in enumerate(firsts)]
+    *history, now = looks(*((one, False) for one in tables), noise=400.0)
+    alone = Workload(sizes=SIZES, marginals=((),))
+    now = replace(now, workload=alone, values=now.values[:1], variance=now.variance[:1], since=now.since[:1])
+    found = pooled([*history[:4], now], expected=expected)
+    assert found.marginal((1,))[0] == pytest.approx(np.full(3, 2000.0), abs=100)
+    assert found.marginal((0, 1))[0] == pytest.approx(sum(tables), abs=150)
+    # Beside a share below 0 a pair would seem to be as good as unknown.
+    smooth = pooling._beside(drift.parts_of([*history[:4], now], SIZES), expected, now.tick)
+    assert smooth.shares[:, 2:].min() >= 0
+    assert smooth.steps[1] > 0
+    assert pooled([*history[:4], now]).marginal((1,))[0][2] < 1000
+
+
 def test_columns_that_constraints_join_are_not_taken_to_be_independent() -> None:
     """Grids of one place drift together: in no part are they independent, as no row is."""
     tables = [np.array([[1 - s, 0, 0], [0, s / 4, 3 * s / 4]]) * 1000 for s in (0.05,) * 6 + (0.95,) * 6]

@@ -211,9 +211,9 @@ def test_grids_of_a_place_have_no_order_but_other_columns_beside_them_do(monkeyp
     group = Group.of((0, 1), np.array([[k // 16, k] for k in range(64)]), nests=[Grids((0, 1), (2, 6), 2)])
     looked: list[set[Any]] = []
 
-    def evened_here(counts: FloatArray, noise: float) -> tuple[FloatArray, float]:
+    def evened_here(counts: FloatArray, *args: Any) -> tuple[FloatArray, float]:
         looked[-1].add(len(counts))
-        return evened(counts, noise)
+        return evened(counts, *args)
 
     def in_order_here(tables: Mapping[int, Table], *args: Any) -> dict[int, Shrunk]:
         looked[-1].update(one.columns for one in tables.values())

@@ -15,6 +15,7 @@ from synthstream.stream.verification import verify
 from synthstream.synthesizers.assembly import synthesizer_of
 from synthstream.synthesizers.simulation.seeded import SeededGate
 from synthstream.synthesizers.tables import OfTables
+from tests.support.halves import exact
 from tests.support.streams import rows, text_of
 
 # A bin for each day, of which most are never reached; times that cannot be read have one of their own.
@@ -64,6 +65,17 @@ def test_no_row_lies_in_the_future(tmp_path: Path, kind: str) -> None:
     assert table.tail(20).filter(pl.col("measured").abs() > 1).height
     assert table.head(8).filter(pl.col("count") > 0).height > HALF
     assert verify(config, rebuild=True).findings == []
+
+
+@pytest.mark.parametrize("kind", ["refresh", "epochs"])
+def test_the_newest_day_has_rows_before_its_table_is_measured(tmp_path: Path, kind: str) -> None:
+    """Rows that come are of the days since; drawn to what was there, they would be older."""
+    frame = rows(4000, 1)
+    frame.write_parquet(tmp_path / "rows-1.parquet")
+    with Stream(config_of(tmp_path, kind, until="2026-01-09"), gates=exact) as stream:
+        found = [release.rows()["day"].dt.day() for release in stream.run()]
+    days = [int((one == tick).sum()) for tick, one in enumerate(found, 1)]
+    assert days == pytest.approx(frame["when"].dt.day().value_counts().sort("when")["count"].to_list(), rel=0.2)
 
 
 @pytest.mark.parametrize(

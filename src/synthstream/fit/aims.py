@@ -10,8 +10,9 @@ each table there on its own would favour rare cells. Tables of an earlier tick a
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
@@ -33,7 +34,7 @@ from synthstream.fit.joints import (
 )
 from synthstream.fit.nested import grids_of, nests_of, of_nests
 from synthstream.fit.ordered import evened
-from synthstream.fit.rare import possible_margins
+from synthstream.fit.rare import possible_margins, within
 from synthstream.fit.strengths import doubted
 from synthstream.fit.targets import (
     LEFT,
@@ -71,6 +72,7 @@ class Targets(NamedTuple):
         events: number of rows, before it is rounded.
         alone: of each column, how little is known of what goes with it, from 0 to 1, shape ``(columns,)``.
         doubts: how far each marginal may be off, as a share of the variance of its noise, shape ``(marginals,)``.
+        allowed: codes that rows may have in some columns, whatever they have in others.
     """
 
     rows: int
@@ -81,6 +83,7 @@ class Targets(NamedTuple):
     events: float
     alone: FloatArray
     doubts: FloatArray
+    allowed: Mapping[int, CodeArray] = MappingProxyType({})
 
 
 class Earlier(NamedTuple):
@@ -94,6 +97,8 @@ class Earlier(NamedTuple):
         before: what was measured when larger tables were measured before that; ``None`` if never, or not looked at.
         window: whether these are not running counts, but those of a window, and of the ticks around it that larger
             tables count: of some codes there may be none now.
+        single: groups of one column, as they were then.
+        expected: of some columns, which shares codes are expected to have among the rows since, shape ``(codes,)``.
     """
 
     measured: Measured
@@ -101,6 +106,8 @@ class Earlier(NamedTuple):
     signed: bool = False
     before: Measured | None = None
     window: bool = False
+    single: tuple[Group, ...] = ()
+    expected: Mapping[int, FloatArray] = MappingProxyType({})
 
     def of_rows(self, each: int) -> Earlier:
         """The same in rows, of which each stands for some number of events."""
@@ -139,12 +146,20 @@ class _Known(NamedTuple):
 
 
 class _How(NamedTuple):
-    """How tables are looked at: see :func:`aims`; ``left``: see :func:`synthstream.fit.ordered.shrunk`."""
+    """How tables are looked at: see :func:`aims`; ``left``: see :func:`synthstream.fit.ordered.shrunk`. Groups of one
+    column stand for themselves in ``single``.
+    """
 
     left: float
     groups: tuple[Group, ...]
+    single: tuple[Group, ...]
     settled: bool
     taken: float
+
+    @property
+    def allowed(self) -> dict[int, CodeArray]:
+        """Codes that rows may have in some columns, whatever they have in others."""
+        return {group.columns[0]: group.combinations[:, 0] for group in self.single}
 
     @property
     def pooled(self) -> bool:
@@ -182,10 +197,11 @@ def aims(
         taken: variances of ``measured`` are so many times those of its errors: tables are shrunk less.
     """
     workload, left = measured.workload, LEFT if start is not None and len(start) else 1.0
-    how = _How(left, tuple(groups), settled, taken)
-    known = _known(measured if then is None else then.measured, how)
+    one, several = (tuple(g for g in groups if (len(g.columns) == 1) is single) for single in (True, False))
+    how = _How(left, several, one, settled, taken)
+    known = _known(measured, how) if then is None else _known(then.measured, how._replace(single=then.single))
     if then is not None:
-        known = _carried(known, measured, then)
+        known = _carried(known, measured, then, how.allowed)
     rows, shares, past = max(0, round(known.total)), known.margins, None
     if start is not None and len(start) and rows:
         past = past_of(measured, start, rows, memory, counts)
@@ -208,7 +224,8 @@ def aims(
         cells[at] += found
     for joint in known.joints:
         use_tables(joint, workload, cells, rows)
-    return Targets(rows, tuple(shares), cells, errors, tuple(known.joints), known.total, known.alone, known.doubts)
+    told = known.total, known.alone, known.doubts
+    return Targets(rows, tuple(shares), cells, errors, tuple(known.joints), *told, how.allowed)
 
 
 def _drawn(
@@ -240,10 +257,10 @@ def _known(measured: Measured, how: _How) -> _Known:
     counts, variances = margins_of(measured, total)
     grids, own = grids_of(how.groups), [(one, error / how.taken) for one, error in zip(counts, variances, strict=True)]
     # Of cells of a grid coarser grids tell.
-    even = [one if c in grids else evened(*one) for c, one in enumerate(own)]
+    even = [one if c in grids else evened(*one, how.allowed.get(c)) for c, one in enumerate(own)]
     calm, errors = map(list, zip(*even, strict=True))
     noises = [error * how.taken for error in errors]
-    margins = possible_margins(calm, noises, rows)
+    margins = within(how.allowed, possible_margins(calm, noises, rows), rows)
     told = with_grids(how.groups, calm, errors, rows, summed=not how.pooled)
     joints = [estimate(g, measured.workload, measured.values, variance, told, noises, rows) for g in how.groups]
     if rows:
@@ -260,7 +277,7 @@ def _known(measured: Measured, how: _How) -> _Known:
     return found
 
 
-def _carried(known: _Known, measured: Measured, then: Earlier) -> _Known:
+def _carried(known: _Known, measured: Measured, then: Earlier, allowed: Mapping[int, CodeArray]) -> _Known:
     """What was known of all tables, moved by what the total and the tables of one column have changed since.
 
     All tables together knew more of a column, P, than its own table, E. Now its table says E'. With c the covariance of
@@ -288,7 +305,9 @@ def _carried(known: _Known, measured: Measured, then: Earlier) -> _Known:
         part, (c,), noise = workload.slice_of(marginal), marginal, float(noises[q])
         news = measured.values[part] + pull[q] * (counts[c] - before.values[part])
         grown = counts[c] * (max(total, 1.0) / max(known.total, 1.0))
-        if coming and new > 0:
+        if c in then.expected and new > 0:
+            grown = counts[c] + new * then.expected[c]
+        elif coming and new > 0:
             grown = towards(news, grown, counts[c] + new * coming[c], noise)
         gap = news - grown
         followed = standing_out(gap, noise, most, grown)
@@ -298,7 +317,7 @@ def _carried(known: _Known, measured: Measured, then: Earlier) -> _Known:
         # Noise of what is not followed is not in the counts either.
         left[c] += noise * float(np.mean(followed / np.where(gap == 0, 1.0, gap)))
         said[c] = news, noise
-    margins, carried = possible_margins(counts, left, rows), {}
+    margins, carried = within(allowed, possible_margins(counts, left, rows), rows), {}
     joints = [
         with_news(j, said, most, rows, by_cell=True)
         if rows

@@ -90,14 +90,14 @@ def move(
     Args:
         counts: of the rows as they are.
         aim: its cells; the errors that are left in them; margins: of values that improve a row one is drawn in
-            proportion to these; joints: their columns move together, and of one alone rows take what it allows.
+            proportion to these; joints: their columns move together.
         variance: of a cell of each marginal as measured; weights are in inverse proportion to it.
         state: of the random numbers.
 
     One thread: a second one would have to see the moves of the first in an order that does not depend on its speed.
     """
     layout, sizes = _layout(workload), np.array(workload.sizes, dtype=np.int64)
-    joints, residual = [joint for joint in aim.joints if len(joint.group.columns) > 1], counts - aim.cells
+    joints, residual = aim.joints, counts - aim.cells
     least = max(float(variance.min()), _EXACT)
     weights = least / np.maximum(variance, least)
     together = {c for joint in joints for c in joint.group.columns}
@@ -126,12 +126,10 @@ def move(
 
 
 def _chances(aim: Targets) -> FloatArray:
-    """Expected rows of each value, column after column; -1 for values that no row may have."""
+    """Expected rows of each code, column after column; -1 of those that no row may have."""
     chances = [margin.copy() for margin in aim.margins]
-    for joint in aim.joints:
-        if len(joint.group.columns) == 1:
-            (column,) = joint.group.columns
-            chances[column][np.setdiff1d(np.arange(chances[column].size), joint.group.combinations)] = -1.0
+    for column, codes in aim.allowed.items():
+        chances[column][np.setdiff1d(np.arange(chances[column].size), codes)] = -1.0
     return np.concatenate(chances)
 
 

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from synthstream.fit.targets import PARTS, SMALLEST, share_kept, simplex
-from synthstream.workload import FloatArray
+from synthstream.workload import CodeArray, FloatArray
 
 # How far neighbours resemble each other, in codes. Columns with fewer codes have little to gain, those with more take
 # too long.
@@ -202,14 +202,14 @@ def _kernel(size: int, length: float) -> FloatArray:
     return np.asarray((1 + apart) * np.exp(-apart))
 
 
-@functools.cache
+@functools.lru_cache(maxsize=128)  # of dates there are more from tick to tick
 def _spectrum(size: int, length: float) -> tuple[FloatArray, FloatArray]:
     """Eigenvalues and eigenvectors of :func:`_kernel`; of length 0: of codes that do not resemble each other."""
     values, vectors = np.linalg.eigh(_kernel(size, length)) if length else (np.ones(size), np.eye(size))
     return np.maximum(values, 0.0), vectors
 
 
-def evened(counts: FloatArray, noise: float) -> tuple[FloatArray, float]:
+def evened(counts: FloatArray, noise: float, allowed: CodeArray | None = None) -> tuple[FloatArray, float]:
     """Counts of a column's codes, drawn to their neighbours' where that makes them much more likely, else to their mean
     where they are alike; and the variance that is left of one.
 
@@ -219,7 +219,13 @@ def evened(counts: FloatArray, noise: float) -> tuple[FloatArray, float]:
     Args:
         counts: noisy, shape ``(size,)``.
         noise: variance of that of a count.
+        allowed: codes that rows may have, increasing: the sum of all is theirs, and those at the beginning are evened.
     """
+    if allowed is not None:
+        found, run = np.zeros_like(counts), slice(int(np.count_nonzero(allowed == np.arange(allowed.size))))
+        found[allowed] = counts[allowed] + (counts.sum() - counts[allowed].sum()) / allowed.size
+        found[run], noise = evened(found[run], noise)
+        return found, noise
     if not _FEWEST <= counts.size <= _MOST or noise <= SMALLEST:
         return counts, noise
     mean = counts.mean()

@@ -9,8 +9,9 @@ Post-processing of released values.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from itertools import combinations
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from itertools import combinations, pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -18,7 +19,7 @@ import numpy as np
 from synthstream.constraints import Group
 from synthstream.fit.drift import Parts, Seen, Smooth, likelihoods, parts_of, smooth, smoothed
 from synthstream.fit.joints import possible
-from synthstream.fit.targets import sums_of
+from synthstream.fit.targets import simplex, sums_of
 from synthstream.measured import Measured
 from synthstream.workload import FloatArray, Workload
 
@@ -139,6 +140,7 @@ def pooled(
     *,
     covariance: FloatArray | None = None,
     groups: Sequence[Group] = (),
+    expected: Callable[[int, int], Mapping[int, FloatArray]] | None = None,
 ) -> Measured:
     """Estimated running counts of every table that was ever measured, with their variances.
 
@@ -149,10 +151,12 @@ def pooled(
             running total ``()``.
         covariance: of the noise of the running totals at these ticks; left out: their variances alone.
         groups: public constraints.
+        expected: of some columns, the shares that codes are expected to have among the rows of ticks ``first..last``,
+            shape ``(codes,)``: those are smoothed, from part to part, by which they differ from it.
     """
     now = history[-1]
     parts = parts_of(history, now.workload.sizes, covariance)
-    found = smooth(parts)
+    found = smooth(parts) if expected is None else _beside(parts, expected, now.tick)
     tables: list[Running] = [
         Running((), np.array([max(parts.events.sum(), 0.0)]), float(now.variance[now.workload.place[()]]))
     ]
@@ -167,6 +171,22 @@ def pooled(
         values=np.concatenate([values for _, values, _ in tables]),
         variance=np.array([variance for *_, variance in tables]),
     )
+
+
+def _beside(parts: Parts, expected: Callable[[int, int], Mapping[int, FloatArray]], newest: int) -> Smooth:
+    """Smooth shares, of which some are expected to change from part to part: what they differ by is smoothed."""
+    ends, events = parts.ends.tolist(), parts.events
+    ends += [newest] if events.size > len(ends) else []
+    known = [expected(before + 1, end) for before, end in pairwise([-1, *ends])]
+    apart = np.zeros((len(ends), parts.column.size))
+    for column in known[0]:
+        apart[:, parts.column == column] = [one[column] - one[column].mean() for one in known]
+    found = smooth(replace(parts, values=parts.values - (events[:, None] * apart)[: parts.ends.size]))
+    shares, steps = found.shares + apart, found.steps.copy()
+    for column in known[0]:
+        here, steps[column] = parts.column == column, max(steps[column], _SMALLEST)
+        shares[:, here] = simplex(shares[:, here], np.ones(len(shares)))
+    return found._replace(shares=shares, steps=steps, running=events @ shares)
 
 
 def _larger_tables(parts: Parts, found: Smooth, history: Sequence[Measured], groups: Sequence[Group]) -> list[Running]:

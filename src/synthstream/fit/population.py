@@ -240,8 +240,8 @@ def _gain(aim: Targets) -> float:
     Columns that go with what all have in common count as if noise explained all; where columns move together, by public
     constraints, nothing tells. Where there is a place what its tables hold was shrunk together (decision 56).
     """
-    if joined := [joint for joint in aim.joints if len(joint.group.columns) > 1]:
-        return _NESTED if any(joint.group.nests for joint in joined) else _CLEAR[1]
+    if aim.joints:
+        return _NESTED if any(joint.group.nests for joint in aim.joints) else _CLEAR[1]
     noisy = np.where(aim.alone > 0, aim.alone, 1.0)
     return min(max(_UNSURE[0] + _UNSURE[1] * math.fsum(noisy) / noisy.size, _CLEAR[0]), _CLEAR[1])
 

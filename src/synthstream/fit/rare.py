@@ -7,14 +7,14 @@ there are many such codes, a good part of all rows would hold one.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from synthstream.fit.targets import SMALLEST, in_parts, mixing, simplex
-from synthstream.workload import FloatArray
+from synthstream.workload import CodeArray, FloatArray
 
 # Counts above this many standard errors stand for themselves. True counts are taken to lie on a grid, in standard
 # errors; observed ones are sorted into bins.
@@ -111,3 +111,12 @@ def _prior(scores: FloatArray) -> FloatArray:
     start = np.full(_GRID.size, (1 - _NEVER) / (_GRID.size - 1))
     start[0] = _NEVER
     return mixing(_density(_CENTRES), number, start, _STEPS)
+
+
+def within(allowed: Mapping[int, CodeArray], margins: list[FloatArray], rows: int) -> list[FloatArray]:
+    """Margins of so many rows, by column, of which some have no code but those that are allowed."""
+    for column, codes in allowed.items():
+        left = np.zeros_like(margins[column])
+        left[codes] = margins[column][codes]
+        margins[column] = left * (rows / max(float(left.sum()), SMALLEST))
+    return margins

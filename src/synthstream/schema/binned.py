@@ -300,6 +300,18 @@ class Datetime(Binned):
         begun = np.searchsorted(np.asarray(self.edges[1:-1]), _seconds(end)) + 1
         return np.union1d(np.arange(begun), [self._missing]).astype(np.int32)
 
+    def shares_between(self, start: datetime, end: datetime) -> FloatArray:
+        """Share of the time between two moments that each code has, shape ``(size,)``.
+
+        Example:
+            >>> day = Datetime(name="at", min=datetime(2026, 1, 1), max=datetime(2026, 1, 4), bins=3)
+            >>> day.shares_between(datetime(2026, 1, 1, 12), datetime(2026, 1, 3, 12)).tolist()
+            [0.25, 0.5, 0.25, 0.0]
+        """
+        low, high = _seconds(start), _seconds(end)
+        begun = np.diff(np.clip([-math.inf, *self.edges[1:-1], math.inf], low, high)) / (high - low)
+        return np.append(begun, np.zeros(self.size - begun.size))
+
     @override
     def _made(self, values: FloatArray) -> pl.Series:
         if self.part is not None:

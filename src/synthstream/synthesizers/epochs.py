@@ -13,7 +13,6 @@ from typing_extensions import override
 from synthstream.counts import Counts
 from synthstream.fit.ahead import Ahead
 from synthstream.fit.drift import Parts, parts_of
-from synthstream.fit.pooling import pooled
 from synthstream.fit.population import Population
 from synthstream.kernel.counters import State
 from synthstream.kernel.epochs import Epochs
@@ -179,7 +178,7 @@ class InEpochs(OfTables):
     def known(self, tick: int, history: History[Measured], models: Models) -> Measured:
         """Estimate of all running tables after a tick, from all epochs together."""
         ends = [*(t for t in sorted(map(int, models)) if t != tick), tick]
-        return pooled([history(t) for t in ends], covariance=self._covariance(ends), groups=self.how.at(tick).groups)
+        return self.how.at(tick).pooled([history(t) for t in ends], covariance=self._covariance(ends))
 
     @override
     def covariance(self, s: int, t: int, history: History[Measured]) -> FloatArray:

@@ -67,7 +67,7 @@ class OfTables(Synthesizer[Measured, Population]):
     @override
     def from_tick(self, tick: int) -> Self:
         dates = self.how.dates
-        return self if dates is None else replace(self, how=self.how._replace(dates=replace(dates, begun=tick)))
+        return self if dates is None else replace(self, how=self.how._replace(dates=dates.since(tick)))
 
     def release(self, **facts: Any) -> TableRelease:
         return TableRelease(workload=self.mechanism.workload, **facts)
@@ -211,6 +211,8 @@ class AtRefreshes(Running):
             shared = self.mechanism.covariance(at, tick, came)
             before = history(came.ticks[number - 1]) if number else None
             then = Earlier(history(at), shared, self.mechanism.unit.signed, before)
+            if (dates := self.how.dates) is not None:
+                then = then._replace(single=tuple(dates.possible(at)), expected=dates.shares(at + 1, tick))
         return self.how.at(tick).fit(known, start=last, seed=seed, memory=0.0, fresh=fresh, then=then)
 
     def error_bound(self, tick: int, *, beta: float) -> float:

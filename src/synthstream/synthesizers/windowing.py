@@ -5,7 +5,7 @@ All of it is post-processing of what was published.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -28,7 +28,7 @@ from synthstream.schema.binned import Datetime
 from synthstream.schema.clock import Clock
 from synthstream.strategies.times import Refreshes
 from synthstream.synthesizers.contract import Synthesizer, WindowAsked, Windowed
-from synthstream.workload import Workload
+from synthstream.workload import FloatArray, Workload
 
 # Rows of a window keep the shares of all events up to its end, except where the window's own measurement stands out of
 # its noise. So they remember past ticks without end.
@@ -57,6 +57,15 @@ class Dates:
         codes = {c: column.codes_before(end) for c, column in self.columns.items()}
         return [Group.of([c], some) for c, some in codes.items() if some.size < self.columns[c].size]
 
+    def shares(self, first: int, last: int) -> dict[int, FloatArray]:
+        """What shares each code has, by column, if all rows that count in some ticks come in time."""
+        start, end = (self.clock.boundary(self.begun + tick).replace(tzinfo=None) for tick in (first, last + 1))
+        return {c: column.shares_between(start, end) for c, column in self.columns.items()}
+
+    def since(self, tick: int) -> Dates:
+        """The same of ticks that are counted from a later one on."""
+        return replace(self, begun=self.begun + tick)
+
 
 class RowFitting(NamedTuple):
     """How rows are fitted: see :func:`synthstream.fit.population.fit`.
@@ -75,7 +84,12 @@ class RowFitting(NamedTuple):
         """The same at a tick, of those that are measured: with what its dates allow among the groups."""
         if self.dates is None:
             return self
-        return self._replace(groups=joined([*self.groups, *self.dates.possible(tick)]), dates=None)
+        return self._replace(groups=joined([*self.groups, *self.dates.possible(tick)]))
+
+    def pooled(self, history: Sequence[Measured], **known: Any) -> Measured:
+        """What epochs tell together: see :func:`synthstream.fit.pooling.pooled`."""
+        expected = None if self.dates is None else self.dates.shares
+        return pooled(history, groups=self.groups, expected=expected, **known)
 
     def fit(self, measured: Measured, **how: Any) -> Population:
         """Rows for a measurement: see :func:`synthstream.fit.population.fit`."""
@@ -205,8 +219,9 @@ def of_epochs(mechanism: Epochs, asked: WindowAsked, how: RowFitting) -> Windowe
         variance=np.array([variance[m] for m in marginals]),
         since=np.full(len(marginals), asked.first, dtype=np.int64),
     )
-    pool = pooled([_from(known, begun, base, variance[()]) for known in inside], groups=how.groups)
-    all_of_it = pooled(history, groups=how.groups) if begun else None
+    own = how if how.dates is None else how._replace(dates=how.dates.since(begun))
+    pool = own.pooled([_from(known, begun, base, variance[()]) for known in inside])
+    all_of_it = how.pooled(history) if begun else None
     return Windowed(exact, _rows(asked, how, replace(pool, tick=asked.last), all_of_it))
 
 
