@@ -73,13 +73,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for group in groups.values():
         marker = group[0].get_closest_marker("sparing")
         quick, *slow = map(int, marker.args) if marker else [len(group)]
-        number = quick + sum(slow) if slow else len(group)
         # Not by callspec.indices: from pytest 9.1 they number the cases of a grid, not the values of its parameters.
         cases = [{(name, repr(value)) for name, value in item.callspec.params.items()} for item in group]
-        chosen = spread(cases, number)
+        chosen = spread(cases, quick + sum(slow))
         for i, item in enumerate(group):
             if i not in chosen[:quick]:
-                item.add_marker(pytest.mark.slow if i in chosen else pytest.mark.soak)
+                item.add_marker(pytest.mark.slow if not slow or i in chosen else pytest.mark.soak)
 
 
 def _shares(item: pytest.Function) -> bool:
@@ -93,9 +92,10 @@ def spread(cases: list[set[tuple[str, str]]], number: int) -> list[int]:
     pairs = [set(combinations(sorted(case), 2)) for case in cases]
     seen: Counter[Any] = Counter()
     chosen: list[int] = []
-    while len(chosen) < min(number, len(cases)):
-        left = [i for i in range(len(cases)) if i not in chosen]
+    left = list(range(len(cases)))
+    while left and len(chosen) < number:
         best = min(left, key=lambda i: (sum(seen[v] for v in cases[i]), sum(seen[p] for p in pairs[i]), i))
         chosen.append(best)
+        left.remove(best)
         seen.update(cases[best] | pairs[best])
     return chosen
