@@ -6,10 +6,13 @@ BIN := $(VENV)/bin
 
 .PHONY: install demo demo-places demo-points loops test test-all slow wheel-test soak mutation bench bench-tables bench-points bench-peers bench-unseen check docs images clean
 
+# Packages are compiled as they are imported: of their 16,000 files one in six is.
+export PYTHONDONTWRITEBYTECODE =
+
 $(VENV)/ready: pyproject.toml requirements.lock
 	$(PYTHON) -c 'import sys; sys.exit("Synthstream needs Python 3.11 or newer; say make PYTHON=python3.11") if sys.version_info < (3, 11) else None'
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check --constraint requirements.lock --editable '.[$(EXTRAS)]'
+	$(BIN)/pip install --quiet --disable-pip-version-check --constraint requirements.lock --no-compile --editable '.[$(EXTRAS)]'
 	touch $@
 
 install: $(VENV)/ready
@@ -34,15 +37,15 @@ WORKERS := $(shell $(PYTHON) -c 'import os; print(min(9, (os.cpu_count() or 1) +
 # Of the slow tests more wait: for processes, servers, browsers.
 MORE_WORKERS := $(shell $(PYTHON) -c 'import os; print(min(9, (os.cpu_count() or 1) + 2))')
 
-# What the processes import is compiled once. Each takes one core: small frames in many threads wait for each other.
-loops test slow: export PYTHONDONTWRITEBYTECODE =
+# Each process takes one core: small frames in many threads wait for each other.
 loops test slow: export POLARS_MAX_THREADS = 1
 loops test slow: export OMP_NUM_THREADS = 1
 loops test slow: export OPENBLAS_NUM_THREADS = 1
 
-# All loops that Numba compiles, which a stream of each kind runs: by one process, where each that tests would do it.
+# All that Python and Numba compile, by one process, where each that tests would do it: what tests import, and the loops
+# that a stream of each kind runs.
 loops: $(VENV)/ready
-	$(BIN)/python -m pytest tests/publish/test_manifest.py -k every_kind -m "not soak"
+	$(BIN)/python -m pytest -k manifests_of_every_kind -m "not soak"
 
 # Each thing once, at the lowest level that can fail.
 test: $(VENV)/ready

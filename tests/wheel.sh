@@ -25,7 +25,7 @@ done
 cd "$place/source" # so that the wheel is made of the archive alone
 "$bin/python" -c 'import sys; from setuptools import build_meta as b; b.build_wheel(sys.argv[1])' "$place/dist" >"$place/log" 2>&1 ||
   { cat "$place/log"; exit 1; }
-"$bin/pip" install --constraint "$root/requirements.lock" "$place"/dist/*.whl
+"$bin/pip" install --no-compile --constraint "$root/requirements.lock" "$place"/dist/*.whl
 
 cp -r "$root/examples" "$place/examples"
 rm -rf "$place"/examples/*/state* "$place"/examples/*/releases*
