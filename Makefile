@@ -1,10 +1,9 @@
 # make demo: the main job on shipped real data.   make test: the quick tests.   Both build their own environment.
 PYTHON ?= python3
-EXTRAS ?= dev
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: install demo demo-places demo-points loops test test-all slow wheel-test soak mutation bench bench-tables bench-points bench-peers bench-unseen check docs images clean
+.PHONY: install demo demo-places demo-points loops tools test test-all slow wheel-test soak mutation bench bench-tables bench-points bench-peers bench-unseen check docs images clean
 
 # Packages are compiled as they are imported: of their 16,000 files one in six is.
 export PYTHONDONTWRITEBYTECODE =
@@ -12,7 +11,7 @@ export PYTHONDONTWRITEBYTECODE =
 $(VENV)/ready: pyproject.toml requirements.lock
 	$(PYTHON) -c 'import sys; sys.exit("Synthstream needs Python 3.11 or newer; say make PYTHON=python3.11") if sys.version_info < (3, 11) else None'
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check --constraint requirements.lock --no-compile --editable '.[$(EXTRAS)]'
+	$(BIN)/pip install --quiet --disable-pip-version-check --constraint requirements.lock --no-compile --editable '.[dev]'
 	touch $@
 
 install: $(VENV)/ready
@@ -51,16 +50,24 @@ loops: $(VENV)/ready
 test: $(VENV)/ready
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup
 
-# What looks for barriers in pages, where npm is; tests of it are skipped elsewhere.
-$(VENV)/node_modules/axe-core/axe.min.js:
+# What slow tests alone ask for, and are skipped without: Spark, and where npm is what looks for barriers in pages.
+AXE := $(VENV)/node_modules/axe-core/axe.min.js
+tools: $(VENV)/spark $(AXE)
+
+$(VENV)/spark: $(VENV)/ready
+	$(BIN)/pip install --quiet --disable-pip-version-check --constraint requirements.lock --no-compile pyspark
+	touch $@
+
+$(AXE):
 	-npm install --silent --no-save --prefix $(VENV) axe-core@4.14.1
 
 # What make test leaves out: the slow tests, and a wheel.
 test-all: wheel-test slow
 
 # Laws of the noise on many samples, kills, browsers, every kind with everything.
-slow: $(VENV)/ready $(VENV)/node_modules/axe-core/axe.min.js
-	$(BIN)/python -m pytest -n $(MORE_WORKERS) --dist loadgroup -m "slow and not soak"
+SLOW := slow and not soak
+slow: $(VENV)/ready $(AXE)
+	$(BIN)/python -m pytest -n $(MORE_WORKERS) --dist loadgroup -m "$(SLOW)"
 
 # A wheel of this checkout, in a new environment in another folder.
 wheel-test: $(VENV)/ready
