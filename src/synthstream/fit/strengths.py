@@ -11,7 +11,7 @@ from itertools import compress
 from typing import NamedTuple
 
 import numpy as np
-from scipy.stats import gamma
+from scipy.special import gammaln, xlogy
 
 from synthstream.fit.ordered import Shrunk, nothing
 from synthstream.fit.targets import SMALLEST, in_parts, lines, mixing
@@ -100,7 +100,9 @@ def shrunk_together(tables: Mapping[tuple[int, ...], Noisy], left: float) -> dic
     strengths = np.concatenate([[0.0], np.geomspace(*ends, _STRENGTHS)])
     mean, variance = moments(seen.values(), strengths)
     # A sum of squares is nearly a gamma variate of the same mean and variance (Satterthwaite 1946).
-    likely = _posterior(np.asarray(gamma.logpdf(squares, mean**2 / variance, scale=variance / mean)))
+    shape, scale = mean**2 / variance, variance / mean
+    scaled = squares / scale
+    likely = _posterior(np.asarray(xlogy(shape - 1, scaled) - scaled - gammaln(shape) - np.log(scale)))
     for positions, one in seen.items():
         found |= zip(positions, _shrunk(one, likely[: len(positions)], strengths, left), strict=True)
         likely = likely[len(positions) :]

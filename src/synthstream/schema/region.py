@@ -7,18 +7,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
-from scipy.spatial import KDTree
 
 from synthstream.errors import ConfigError
 from synthstream.partition import Partition, Region
 from synthstream.schema.coordinates import Coordinate
 from synthstream.schema.polygons import features_of, geometry, in_order, misplaced, named, shape_of, written
 from synthstream.workload import CodeArray, FloatArray, IntArray
+
+if TYPE_CHECKING:
+    from scipy.spatial import KDTree
 
 # A cell of which a smaller share lies in the polygons counts as outside of them; one of which more does, as inside.
 _SLIVER, _WHOLE = 1e-6, 1 - 1e-9
@@ -211,7 +213,8 @@ class Domain:
     @cached_property
     def _shore(self) -> tuple[IntArray, KDTree]:
         """Cells that have a neighbour without any part of the polygons, and their centres."""
-        from scipy.ndimage import binary_erosion  # here: every command loads this file, and only regions need it
+        from scipy.ndimage import binary_erosion  # here: every command loads this file, and only regions need them
+        from scipy.spatial import KDTree
 
         sides = [2**column.bits for column in self.columns]
         grid = np.empty(sides, dtype=np.bool_)

@@ -38,7 +38,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
-from scipy.stats import gamma
+from scipy.special import gammaincinv, gammaln, xlogy
 
 from synthstream.kernel.counters import Counter
 from synthstream.kernel.epochs import Epochs
@@ -120,10 +120,10 @@ class Together:
 @lru_cache(maxsize=64)
 def _radii(whole: int) -> tuple[FloatArray, FloatArray]:
     """Radii and their weights, which add up to 1: Gauss-Legendre over all that the Gamma law has, but for 1e-15."""
-    low, high = (float(gamma.ppf(share, whole + 1)) for share in (1e-15, 1 - 1e-15))
+    low, high = (float(gammaincinv(whole + 1, share)) for share in (1e-15, 1 - 1e-15))
     nodes, weights = np.polynomial.legendre.leggauss(200)
     radii = low + (high - low) * (nodes + 1) / 2
-    density = weights * gamma.pdf(radii, whole + 1)
+    density = weights * np.exp(xlogy(whole, radii) - radii - gammaln(whole + 1))
     return radii, density / density.sum()
 
 
