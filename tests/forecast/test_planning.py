@@ -300,7 +300,7 @@ def test_any_number_of_events_can_be_expected(kind: str) -> None:
 @pytest.mark.slow
 def test_points_come_nearer_as_events_come() -> None:
     text = POINTS.replace("horizon = 12", "horizon = 1000").replace("depth = 8", "depth = 16")
-    found = of(text, expect="300/day", at_ticks=[2, 60, 900])
+    found = of(text, expect="30/day", at_ticks=[2, 60, 900])
     distances = [f.rows.distance for f in found.forecasts if f.rows is not None and f.rows.distance is not None]
     assert distances[0] > 2 * distances[1] > 4 * distances[2] > 0
 
