@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from datetime import date, datetime
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Self, TypeVar, get_args
 
@@ -27,7 +29,8 @@ class Section(BaseModel):
         return self.model_copy(update={name: base / value for name, value in here.items()})
 
 
-def keys_by_section(section: type[Section], name: str = "") -> dict[str, tuple[str, ...]]:
+@cache
+def keys_by_section(section: type[Section], name: str = "") -> Mapping[str, tuple[str, ...]]:
     """Keys of a section and of all in it; alternative sections are named by their kind, as in ``mirror.delta``."""
     found = {name: tuple(field.alias or key for key, field in section.model_fields.items())}
     for key, field in section.model_fields.items():
