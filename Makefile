@@ -31,15 +31,16 @@ demo-points: $(VENV)/ready
 	$(BIN)/synthstream run examples/earthquakes/stream.toml --yes
 	$(BIN)/synthstream report examples/earthquakes/stream.toml --custodian -o examples/earthquakes/state/custodian.html
 
-# Tests start hundreds of processes, and wait for many: one more at a time than there are cores.
-WORKERS := $(shell $(PYTHON) -c 'import os; print(min(9, (os.cpu_count() or 1) + 1))')
-# Of the slow tests more wait: for processes, servers, browsers.
-MORE_WORKERS := $(shell $(PYTHON) -c 'import os; print(min(9, (os.cpu_count() or 1) + 2))')
+# Which tests; left out: the quick ones.
+MARK :=
+# Tests start hundreds of processes, and wait for many: one more at a time than there are cores. Of the slow tests more
+# wait: for processes, servers, browsers.
+WORKERS := $(shell $(PYTHON) -c 'import os; print(min(9, (os.cpu_count() or 1) + $(if $(MARK),2,1)))')
 
 # Each process takes one core: small frames in many threads wait for each other.
-loops test slow: export POLARS_MAX_THREADS = 1
-loops test slow: export OMP_NUM_THREADS = 1
-loops test slow: export OPENBLAS_NUM_THREADS = 1
+loops test: export POLARS_MAX_THREADS = 1
+loops test: export OMP_NUM_THREADS = 1
+loops test: export OPENBLAS_NUM_THREADS = 1
 
 # All that Python and Numba compile, by one process, where each that tests would do it: what tests import, and the loops
 # that a stream of each kind runs.
@@ -48,7 +49,7 @@ loops: $(VENV)/ready
 
 # Each thing once, at the lowest level that can fail.
 test: $(VENV)/ready
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup $(if $(MARK),-m "$(MARK)")
 
 # What slow tests alone ask for, and are skipped without: Spark, and where npm is what looks for barriers in pages.
 AXE := $(VENV)/node_modules/axe-core/axe.min.js
@@ -65,9 +66,8 @@ $(AXE):
 test-all: wheel-test slow
 
 # Laws of the noise on many samples, kills, browsers, every kind with everything.
-SLOW := slow and not soak
 slow: $(VENV)/ready $(AXE)
-	$(BIN)/python -m pytest -n $(MORE_WORKERS) --dist loadgroup -m "$(SLOW)"
+	$(MAKE) test MARK="slow and not soak"
 
 # A wheel of this checkout, in a new environment in another folder.
 wheel-test: $(VENV)/ready
