@@ -305,10 +305,8 @@ def _carried(known: _Known, measured: Measured, then: Earlier, allowed: Mapping[
         part, (c,), noise = workload.slice_of(marginal), marginal, float(noises[q])
         news = measured.values[part] + pull[q] * (counts[c] - before.values[part])
         grown = counts[c] * (max(total, 1.0) / max(known.total, 1.0))
-        if c in then.expected and new > 0:
-            grown = counts[c] + new * then.expected[c]
-        elif coming and new > 0:
-            grown = towards(news, grown, counts[c] + new * coming[c], noise)
+        if new > 0 and (like := then.expected.get(c, coming[c] if coming else None)) is not None:
+            grown = towards(news, grown, counts[c] + new * like, noise)
         gap = news - grown
         followed = standing_out(gap, noise, most, grown)
         moved = grown + followed

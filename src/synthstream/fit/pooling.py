@@ -174,14 +174,21 @@ def pooled(
 
 
 def _beside(parts: Parts, expected: Callable[[int, int], Mapping[int, FloatArray]], newest: int) -> Smooth:
-    """Smooth shares, of which some are expected to change from part to part: what they differ by is smoothed."""
-    ends, events = parts.ends.tolist(), parts.events
-    ends += [newest] if events.size > len(ends) else []
+    """Smooth shares, of which some are expected to change from part to part: what they differ by is smoothed.
+
+    Of the rows only so many are expected to lie there as did in all parts that were measured.
+    """
+    ends, events, counted = parts.ends.tolist(), parts.events, parts.ends.size
+    ends += [newest] if events.size > counted else []
     known = [expected(before + 1, end) for before, end in pairwise([-1, *ends])]
     apart = np.zeros((len(ends), parts.column.size))
     for column in known[0]:
-        apart[:, parts.column == column] = [one[column] - one[column].mean() for one in known]
-    found = smooth(replace(parts, values=parts.values - (events[:, None] * apart)[: parts.ends.size]))
+        here, there = parts.column == column, np.array([one[column] for one in known])
+        seen = np.isfinite(parts.variance[:, here].max(axis=1))
+        whole = float(events[:counted][seen].sum())
+        lie = float(np.sum(parts.values[:, here][seen], where=there[:counted][seen] > 0))
+        apart[:, here] = (there - 1 / there.shape[1]) * (min(max(lie / whole, 0.0), 1.0) if whole > 0 else 1.0)
+    found = smooth(replace(parts, values=parts.values - (events[:, None] * apart)[:counted]))
     shares, steps = found.shares + apart, found.steps.copy()
     for column in known[0]:
         here, steps[column] = parts.column == column, max(steps[column], _SMALLEST)
