@@ -63,14 +63,14 @@ class Binned(Column):
         return numbers(series)
 
     @property
-    def _missing(self) -> int:
+    def missing_code(self) -> int:
         """Code of missing cells."""
         edges, place = np.asarray(self.edges), getattr(self, "missing", None)
-        place = _seconds(place) if isinstance(place, datetime) else place
+        place = seconds_of(place) if isinstance(place, datetime) else place
         return len(edges) - 1 if place is None else int(bins_of(np.array([place]), edges, 0)[0])
 
     def encode(self, series: pl.Series) -> CodeArray:
-        return bins_of(self._numbers(series), np.asarray(self.edges), self._missing)
+        return bins_of(self._numbers(series), np.asarray(self.edges), self.missing_code)
 
     @override
     def outside(self, series: pl.Series) -> tuple[Mask, Mask]:
@@ -268,13 +268,13 @@ class Datetime(Binned):
         if self.part is not None and self.part not in _PARTS:
             raise SchemaError(f"column {self.name!r}: part must be one of {', '.join(_PARTS)}; found {self.part!r}")
         if self.min is not None and self.max is not None:
-            _range(self.name, _seconds(self.min), _seconds(self.max), self.bins or 0)
+            _range(self.name, seconds_of(self.min), seconds_of(self.max), self.bins or 0)
 
     @cached_property
     def edges(self) -> tuple[float, ...]:
         """Whole numbers for a part, seconds since 1970 for bins."""
         if self.min is not None and self.max is not None and self.bins is not None:
-            return tuple(float(e) for e in np.linspace(_seconds(self.min), _seconds(self.max), self.bins + 1))
+            return tuple(float(e) for e in np.linspace(seconds_of(self.min), seconds_of(self.max), self.bins + 1))
         low, high = _PARTS[str(self.part)]
         return tuple(float(edge) for edge in range(low, high + 2))
 
@@ -288,29 +288,6 @@ class Datetime(Binned):
         local = times(series, timezone=self.timezone)
         found = getattr(local.dt, self.part)() if self.part else local.dt.epoch("us").cast(pl.Float64) / 1e6
         return np.array(found.cast(pl.Float64).fill_null(np.nan).to_numpy(), dtype=np.float64)
-
-    def codes_before(self, end: datetime) -> CodeArray:
-        """Codes that a cell may have whose time lies before a moment on the wall clock of ``timezone``, or is missing.
-
-        Example:
-            >>> day = Datetime(name="at", min=datetime(2026, 1, 1), max=datetime(2026, 1, 8), bins=7)
-            >>> day.codes_before(datetime(2026, 1, 3)).tolist()
-            [0, 1, 7]
-        """
-        begun = np.searchsorted(np.asarray(self.edges[1:-1]), _seconds(end)) + 1
-        return np.union1d(np.arange(begun), [self._missing]).astype(np.int32)
-
-    def shares_between(self, start: datetime, end: datetime) -> FloatArray:
-        """Share of the time between two moments that each code has, shape ``(size,)``.
-
-        Example:
-            >>> day = Datetime(name="at", min=datetime(2026, 1, 1), max=datetime(2026, 1, 4), bins=3)
-            >>> day.shares_between(datetime(2026, 1, 1, 12), datetime(2026, 1, 3, 12)).tolist()
-            [0.25, 0.5, 0.25, 0.0]
-        """
-        low, high = _seconds(start), _seconds(end)
-        begun = np.diff(np.clip([-math.inf, *self.edges[1:-1], math.inf], low, high)) / (high - low)
-        return np.append(begun, np.zeros(self.size - begun.size))
 
     @override
     def _made(self, values: FloatArray) -> pl.Series:
@@ -367,7 +344,8 @@ def _geometric(low: float, high: float, bins: int) -> list[float]:
     return [float(f"{edge:.3g}") for edge in np.geomspace(low, high, bins + 1)[1:-1]]
 
 
-def _seconds(moment: datetime) -> float:
+def seconds_of(moment: datetime) -> float:
+    """Seconds since 1970 on the moment's own wall."""
     return (moment.replace(tzinfo=None) - _EPOCH).total_seconds()
 
 

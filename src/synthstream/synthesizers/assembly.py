@@ -24,6 +24,7 @@ from synthstream.partition import Partition
 from synthstream.privacy import EVENT, EXACT, Budget, Claim, Neighbours, Unit, above, below
 from synthstream.schema.binned import Datetime
 from synthstream.schema.coordinates import Coordinate
+from synthstream.schema.dates import Dates
 from synthstream.strategies.levels import Schedule, first_levels, joint_levels
 from synthstream.strategies.shares import by_size
 from synthstream.synthesizers.bounds import LONG
@@ -32,7 +33,7 @@ from synthstream.synthesizers.epochs import InEpochs
 from synthstream.synthesizers.points import FromBothSides, FromNodes
 from synthstream.synthesizers.segments import in_segments
 from synthstream.synthesizers.tables import AtRefreshes, Continual
-from synthstream.synthesizers.windowing import Dates, RowFitting
+from synthstream.synthesizers.windowing import RowFitting
 from synthstream.workload import Workload
 
 Make = Callable[[StreamConfig, Budget], Synthesizer]

@@ -5,8 +5,8 @@ All of it is post-processing of what was published.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -24,47 +24,16 @@ from synthstream.measured import Measured
 from synthstream.release.comparing import between_spans
 from synthstream.release.rows import RowModel
 from synthstream.release.series import only
-from synthstream.schema.binned import Datetime
-from synthstream.schema.clock import Clock
+from synthstream.schema.dates import Dates
 from synthstream.strategies.times import Refreshes
 from synthstream.synthesizers.contract import Synthesizer, WindowAsked, Windowed
-from synthstream.workload import FloatArray, Workload
+from synthstream.workload import Workload
 
 # Rows of a window keep the shares of all events up to its end, except where the window's own measurement stands out of
 # its noise. So they remember past ticks without end.
 _ALL = np.inf
 # So many dates are named where a window has to begin and end with epochs.
 _NAMED = 12
-
-
-@dataclass(frozen=True, kw_only=True)
-class Dates:
-    """Columns that are read from the clock's own: a row counts in a tick only once its time has come.
-
-    Args:
-        clock: of the stream.
-        columns: by position, in bins of time on the clock's own wall.
-        begun: first tick of the stream that is measured.
-    """
-
-    clock: Clock
-    columns: Mapping[int, Datetime]
-    begun: int = 0
-
-    def possible(self, tick: int) -> list[Group]:
-        """What a row may have that was counted up to a tick, of those that are measured."""
-        end = self.clock.boundary(self.begun + tick + 1).replace(tzinfo=None)
-        codes = {c: column.codes_before(end) for c, column in self.columns.items()}
-        return [Group.of([c], some) for c, some in codes.items() if some.size < self.columns[c].size]
-
-    def shares(self, first: int, last: int) -> dict[int, FloatArray]:
-        """What shares each code has, by column, if all rows that count in some ticks come in time."""
-        start, end = (self.clock.boundary(self.begun + tick).replace(tzinfo=None) for tick in (first, last + 1))
-        return {c: column.shares_between(start, end) for c, column in self.columns.items()}
-
-    def since(self, tick: int) -> Dates:
-        """The same of ticks that are counted from a later one on."""
-        return replace(self, begun=self.begun + tick)
 
 
 class RowFitting(NamedTuple):

@@ -1,0 +1,63 @@
+"""Columns that are read from the clock's own: what is known of them without a look. Decision 87."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from synthstream.constraints import Group
+from synthstream.schema.binned import Datetime, seconds_of
+from synthstream.schema.clock import Clock
+from synthstream.workload import FloatArray
+
+
+@dataclass(frozen=True, kw_only=True)
+class Dates:
+    """Columns of bins that are read from the clock's own: a row counts in a tick only once its time has come.
+
+    Args:
+        clock: of the stream.
+        columns: by position, on the clock's own wall.
+        begun: the tick of the stream from which ticks are counted.
+
+    Example:
+        >>> from datetime import datetime
+        >>> day = Datetime(name="at", min=datetime(2026, 1, 1), max=datetime(2026, 1, 8), bins=7)
+        >>> dates = Dates(clock=Clock(start=day.min, every="36h", horizon=None, column="at"), columns={3: day})
+        >>> [group.combinations.ravel().tolist() for group in dates.possible(1)]
+        [[0, 1, 2, 7]]
+        >>> dates.shares(1, 1)[3].round(2).tolist()
+        [0.0, 0.33, 0.67, 0.0, 0.0, 0.0, 0.0, 0.0]
+    """
+
+    clock: Clock
+    columns: Mapping[int, Datetime]
+    begun: int = 0
+
+    def possible(self, tick: int) -> list[Group]:
+        """For each column of which some are not, the codes that a row may have that was counted up to a tick."""
+        found = []
+        for c, column in self.columns.items():
+            reached = np.searchsorted(np.asarray(column.edges[1:-1]), self._at(tick + 1)) + 1
+            codes = np.union1d(np.arange(reached), [column.missing_code])
+            found += [Group.of([c], codes[:, None])] if codes.size < column.size else []
+        return found
+
+    def shares(self, first: int, last: int) -> dict[int, FloatArray]:
+        """What shares each code has, by column, if all rows that count in some ticks come in time and evenly."""
+        found, (start, end) = {}, (self._at(first), self._at(last + 1))
+        for c, column in self.columns.items():
+            parts = np.diff(np.clip([-math.inf, *column.edges[1:-1], math.inf], start, end)) / (end - start)
+            found[c] = np.append(parts, np.zeros(column.size - parts.size))
+        return found
+
+    def since(self, tick: int) -> Dates:
+        """The same with ticks counted from a later one on."""
+        return replace(self, begun=self.begun + tick)
+
+    def _at(self, tick: int) -> float:
+        """When a tick begins, in seconds as those of the columns' edges."""
+        return seconds_of(self.clock.boundary(self.begun + tick))
