@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from datetime import date
 from pathlib import Path
 
 import polars as pl
@@ -35,8 +36,9 @@ def loud(tick: int) -> Gate:
     return SeededGate(f"dates {tick}")
 
 
-def config_of(folder: Path, kind: str, *, until: str, more: str = "") -> StreamConfig:
-    text = text_of(kind).replace("epsilon = 2.0", "epsilon = 0.5").replace("2026-01-09", until) + DAY + more
+def config_of(folder: Path, kind: str, *, until: str, more: str = "", bins: int = 30) -> StreamConfig:
+    text = text_of(kind).replace("epsilon = 2.0", "epsilon = 0.5").replace("2026-01-09", until)
+    text += DAY.replace("bins = 30", f"bins = {bins}") + more
     (folder / f"{until}.toml").write_text(text)
     return StreamConfig.from_toml(text, base=folder)
 
@@ -64,6 +66,19 @@ def test_no_row_lies_in_the_future(tmp_path: Path, kind: str) -> None:
     # Noise is there all the same, and days that have come have rows.
     assert table.tail(20).filter(pl.col("measured").abs() > 1).height
     assert table.head(8).filter(pl.col("count") > 0).height > HALF
+    assert verify(config, rebuild=True).findings == []
+
+
+def test_nor_does_one_within_the_bin_that_has_begun(tmp_path: Path) -> None:
+    """Bins of ten days: after four of them rows lie within these, and later ones within as much of it as has passed."""
+    rows(400, 1).write_parquet(tmp_path / "rows-1.parquet")
+    config = config_of(tmp_path, "refresh", until="2026-01-09", bins=3)
+    with Stream(config, gates=loud) as stream:
+        found = [release.rows()["day"].drop_nulls() for release in stream.run()]
+    assert {days.dt.date().max() for days in found} == {date(2026, 1, day) for day in range(1, 9)}
+    assert min(days.n_unique() / days.len() for days in found) > 0.9
+    assert ahead(config) == [0] * 9
+    assert Releases(config).between("2026-01-02", "2026-01-04").rows()["day"].len() > 0
     assert verify(config, rebuild=True).findings == []
 
 

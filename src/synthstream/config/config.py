@@ -31,6 +31,7 @@ from synthstream.errors import ConfigError, secretive
 from synthstream.kinds import EDITION, is_text, kind_of
 from synthstream.schema.clock import Clock
 from synthstream.schema.columns import Column
+from synthstream.schema.dates import Dates
 from synthstream.schema.mapping import SchemaMapping, mapping_of
 from synthstream.schema.schema import Schema
 from synthstream.workload import Workload
@@ -224,6 +225,11 @@ class StreamConfig:
             **({} if self.after is None else {"after": self.after.public()}),
         }
         return json.dumps(public, sort_keys=True, ensure_ascii=False)
+
+    @property
+    def dates(self) -> Dates | None:
+        """Columns in which no row can lie in the future. One that takes another away may count before its time."""
+        return Dates.of(self.clock, self.schema.columns) if self.op is None else None
 
     @property
     def keeps_times(self) -> bool:

@@ -71,7 +71,8 @@ def window_of(config: StreamConfig, builder: Builder, first: int, last: int, *, 
         for life in config.lives[len(config.at(first).lives) :]:
             codes = not_recorded(life, codes)
         model = replace(Population.of(workload, codes), weights=model.weights)
-    return Window(workload=workload, model=model, covariance=partial(builder.covariance, at=last), **facts)
+    covariance = partial(builder.covariance, at=last)
+    return Window(workload=workload, model=model, covariance=covariance, dates=config.dates, **facts)
 
 
 def known(config: StreamConfig, counted: Measured) -> Measured:

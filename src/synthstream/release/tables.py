@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, ClassVar, cast
 
 import numpy as np
@@ -18,6 +18,7 @@ from synthstream.release.places import Located
 from synthstream.release.release import Release
 from synthstream.release.rows import RowModel
 from synthstream.schema.conditions import names_of
+from synthstream.schema.dates import Dates
 from synthstream.schema.schema import cells, grid
 from synthstream.workload import FloatArray, IntArray, Workload
 
@@ -30,18 +31,21 @@ class TableRelease(Located, Release):
         workload: the tables that every release of this stream holds.
         measured: the noisy counts of this tick.
         model: the rows fitted to them.
+        dates: columns in which no row lies after the end; ``None``: there are none, or rows are read from a file.
     """
 
     workload: Workload
     measured: Measured
     model: RowModel
+    dates: Dates | None = None
 
     # Whether its tables count all events up to its tick; those of a window count what lies in it.
     running: ClassVar[bool] = True
 
     def _made(self, n: int | None, rng: np.random.Generator | None) -> pl.DataFrame:
         if n is None:
-            return self.schema.decode(self.model.codes.astype(np.int32), rng)
+            moved = [] if self.dates is None else [partial(self.dates.in_time, self.end)]
+            return self.schema.decode(self.model.codes.astype(np.int32), rng, *moved)
         rows, rng = self.listed[0], rng or self._rng()  # where they lie in their bins all rows say, and not a few
         return rows[rng.choice(rows.height, size=n, replace=n > rows.height)] if n and rows.height else rows[:0]
 

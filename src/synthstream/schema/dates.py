@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 
 import numpy as np
+import polars as pl
 
 from synthstream.constraints import Group
 from synthstream.schema.binned import Datetime, seconds_of
 from synthstream.schema.clock import Clock
+from synthstream.schema.columns import Column
 from synthstream.workload import FloatArray
 
 
@@ -24,7 +27,6 @@ class Dates:
         begun: the tick of the stream from which ticks are counted.
 
     Example:
-        >>> from datetime import datetime
         >>> day = Datetime(name="at", min=datetime(2026, 1, 1), max=datetime(2026, 1, 8), bins=7)
         >>> dates = Dates(clock=Clock(start=day.min, every="36h", horizon=None, column="at"), columns={3: day})
         >>> [group.combinations.ravel().tolist() for group in dates.possible(1)]
@@ -36,6 +38,17 @@ class Dates:
     clock: Clock
     columns: Mapping[int, Datetime]
     begun: int = 0
+
+    @classmethod
+    def of(cls, clock: Clock, columns: Sequence[Column]) -> Dates | None:
+        """Those of a stream; ``None`` if there are none."""
+        found = {
+            c: column
+            for c, column in enumerate(columns)
+            if isinstance(column, Datetime) and column.part is None
+            if (column.read_from, column.timezone) == (clock.column, clock.timezone)
+        }
+        return cls(clock=clock, columns=found) if found else None
 
     def possible(self, tick: int) -> list[Group]:
         """For each column of which some are not, the codes that a row may have that was counted up to a tick."""
@@ -52,6 +65,21 @@ class Dates:
         for c, column in self.columns.items():
             parts = np.diff(np.clip([-math.inf, *column.edges[1:-1], math.inf], start, end)) / (end - start)
             found[c] = np.append(parts, np.zeros(column.size - parts.size))
+        return found
+
+    def in_time(self, end: datetime, cells: Sequence[pl.Series]) -> list[pl.Series]:
+        """Cells of all columns of rows before a moment of the clock: in the bin that it cuts, earlier in proportion."""
+        found, now = list(cells), seconds_of(end)
+        for c, column in self.columns.items():
+            k = int(np.searchsorted(column.edges, now)) - 1
+            if 0 <= k < len(column.edges) - 1:
+                low, high = column.edges[k : k + 2]
+                at = cells[c].dt.epoch("us")
+                part = (at - round(low * 1e6)) / ((high - low) * 1e6)
+                # The end itself belongs to the next tick.
+                early = ((low + (now - low) * part) * 1e6).floor().clip(upper_bound=round(now * 1e6) - 1)
+                cut = ((part >= 0) & (part < 1)).fill_null(value=False)
+                found[c] = early.cast(pl.Int64).cast(cells[c].dtype).zip_with(cut, cells[c]).alias(column.name)
         return found
 
     def since(self, tick: int) -> Dates:

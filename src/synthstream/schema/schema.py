@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
@@ -134,16 +134,23 @@ class Schema:
         codes = np.stack([column.read(rows) for column in self.columns], axis=1)
         return codes if self.region is None else self.region.kept(codes)
 
-    def decode(self, codes: CodeArray, rng: np.random.Generator | None) -> pl.DataFrame:
+    def decode(
+        self,
+        codes: CodeArray,
+        rng: np.random.Generator | None,
+        moved: Callable[[Sequence[pl.Series]], Sequence[pl.Series]] = lambda cells: cells,
+    ) -> pl.DataFrame:
         """Rows for codes.
 
         Args:
             codes: shape ``(rows, columns)``.
+            moved: puts cells elsewhere within their bins.
             rng: public randomness; of points. ``None``: where in its bins a row lies depends on its number, and on how
                 full bins are, so it mostly stays there while the row stays; for places see :meth:`View.further`.
         """
         own = [rng or np.random.default_rng(list(column.name.encode())) for column in self.columns]
         cells = [column.decode(codes[:, i], own[i]) for i, column in enumerate(self.columns)]
+        cells = list(moved(cells))
         cells = ordered(self.columns, codes, cells, self.in_order) if self.in_order else cells
         cells = cells if self.region is None else self.region.placed(codes, cells, own[0])
         return pl.DataFrame([*cells, *(more for i in range(len(self.columns)) for more in self._further(i, codes))])

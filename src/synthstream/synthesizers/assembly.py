@@ -22,7 +22,6 @@ from synthstream.kernel.turnstile import Turnstile
 from synthstream.kinds import SYNTHESIZERS, SynthesizerKind
 from synthstream.partition import Partition
 from synthstream.privacy import EVENT, EXACT, Budget, Claim, Neighbours, Unit, above, below
-from synthstream.schema.binned import Datetime
 from synthstream.schema.coordinates import Coordinate
 from synthstream.schema.dates import Dates
 from synthstream.strategies.levels import Schedule, first_levels, joint_levels
@@ -144,23 +143,11 @@ def _of_tables(config: StreamConfig, budget: Budget) -> Synthesizer:
         unit=Unit(signed=config.op is not None),
         neighbours=config.privacy.neighbours,
         groups=config.constraints.groups,
-        dates=_dates(config),
+        dates=config.dates,
         weights=weights_in_epochs(config.schema, config.workload)
         if config.measures == "epochs"
         else weights_of(config.schema, config.workload, focus, sizes, alike=alike),
     )
-
-
-def _dates(config: StreamConfig) -> Dates | None:
-    """Columns in which no row can lie in the future. A row that takes another away may count before its time comes."""
-    clock = config.clock
-    columns = {
-        c: column
-        for c, column in enumerate(config.schema.columns)
-        if isinstance(column, Datetime) and column.part is None
-        if (column.read_from, column.timezone) == (clock.column, clock.timezone)
-    }
-    return Dates(clock=clock, columns=columns) if columns and config.op is None else None
 
 
 def _of_points(config: StreamConfig, budget: Budget) -> Synthesizer:

@@ -70,7 +70,7 @@ class OfTables(Synthesizer[Measured, Population]):
         return self if dates is None else replace(self, how=self.how._replace(dates=dates.since(tick)))
 
     def release(self, **facts: Any) -> TableRelease:
-        return TableRelease(workload=self.mechanism.workload, **facts)
+        return TableRelease(workload=self.mechanism.workload, dates=self.how.dates, **facts)
 
 
 @dataclass(frozen=True, kw_only=True)
