@@ -262,7 +262,7 @@ def test_rows_look_back_to_the_refresh_before_the_last_one(tmp_path: Path, monke
         seen.append(then and (then.measured.tick, then.before and then.before.tick))
         return fit(measured, then=then, **how)
 
-    monkeypatch.setattr("synthstream.synthesizers.tables.fit", look)
+    monkeypatch.setattr("synthstream.synthesizers.windowing.fit", look)
     run(tmp_path, range(12))
     own = [None, None, (1, 0), None, (3, 1), None, (5, 3), (5, 3), None, (8, 5), (8, 5), None]
     assert seen == own
