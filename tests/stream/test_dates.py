@@ -49,6 +49,12 @@ def ahead(config: StreamConfig) -> list[int]:
     return [one.rows().filter(pl.col("day") >= one.end.replace(tzinfo=None)).height for one in found]
 
 
+def older(config: StreamConfig, begin: int, end: int) -> float:
+    """What share of the rows of a window is dated before it."""
+    days = Releases(config).between(begin, end).rows()["day"].dt.day()
+    return int((days <= begin).sum()) / len(days)
+
+
 @pytest.mark.sparing(2)
 @pytest.mark.parametrize("kind", ["always", "refresh", "epochs"])
 def test_no_row_lies_in_the_future(tmp_path: Path, kind: str) -> None:
@@ -91,6 +97,26 @@ def test_the_newest_day_has_rows_before_its_table_is_measured(tmp_path: Path, ki
         found = [release.rows()["day"].dt.day() for release in stream.run()]
     days = [int((one == tick).sum()) for tick, one in enumerate(found, 1)]
     assert days == pytest.approx(frame["when"].dt.day().value_counts().sort("when")["count"].to_list(), rel=0.2)
+
+
+@pytest.mark.parametrize(("kind", "begin"), [("always", 7), ("refresh", 7), ("epochs", 5)])
+def test_rows_of_a_window_are_dated_in_it(tmp_path: Path, kind: str, begin: int) -> None:
+    """Drawn to the days of all events, most would be older."""
+    rows(4000, 1).write_parquet(tmp_path / "rows-1.parquet")
+    with Stream(config := config_of(tmp_path, kind, until="2026-01-09"), gates=loud) as stream:
+        list(stream.run())
+    assert older(config, begin, 8) < 0.1
+
+
+@pytest.mark.parametrize("kind", ["always", "refresh", "epochs"])
+def test_rows_of_a_window_are_older_where_most_came_late(tmp_path: Path, kind: str) -> None:
+    frame, day = rows(4000, 1), pl.col("when").dt.day()
+    late = pl.concat([frame.filter(day == 3).head(100), frame.filter(day == 2).head(300)])
+    with Stream(config := config_of(tmp_path, kind, until="2026-01-04"), gates=exact) as stream:
+        for counted in (frame.filter(day == 1), frame.filter(day == 2), late):
+            stream.update(counted)
+            stream.release()
+    assert older(config, 2, 3) == pytest.approx(0.75, abs=0.15)
 
 
 @pytest.mark.parametrize(

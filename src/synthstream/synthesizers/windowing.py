@@ -11,10 +11,12 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from synthstream.constraints import Group, joined
 from synthstream.errors import NotReleased
 from synthstream.fit.aims import Earlier
+from synthstream.fit.changes import standing_out
 from synthstream.fit.pooling import pooled
 from synthstream.fit.population import Population, fit
 from synthstream.fit.targets import total_of
@@ -157,7 +159,7 @@ def between_refreshes(
     then = Earlier(Measured(tick=last, workload=workload, values=values, variance=variance), shared, window=True)
     whole = [end for end in ends if at + end <= last]
     all_of_it = asked.whole(at + whole[-1]) if first and whole else None
-    return Windowed(known, _rows(asked, how, own, all_of_it, then))
+    return Windowed(known, _rows(asked, how, own, all_of_it, then, at + whole[-1] if whole else None))
 
 
 def of_epochs(mechanism: Epochs, asked: WindowAsked, how: RowFitting) -> Windowed[Measured, RowModel]:
@@ -220,7 +222,12 @@ def of_batches(made: Synthesizer, asked: WindowAsked) -> Windowed[Measured, RowM
 
 
 def _rows(
-    asked: WindowAsked, how: RowFitting, own: Measured, all_of_it: Measured | None, then: Earlier | None = None
+    asked: WindowAsked,
+    how: RowFitting,
+    own: Measured,
+    all_of_it: Measured | None,
+    then: Earlier | None = None,
+    until: int | None = None,
 ) -> Population:
     """Rows for a window's measurement, near the shares of all events up to its end.
 
@@ -231,15 +238,58 @@ def _rows(
         all_of_it: what was measured of all events up to the window's end; ``None`` if they are the window's own.
         then: what was measured of the ticks that larger tables count, if these are not those of the window: rows go
             from all events to theirs, and from theirs to the window's.
+        until: the tick of ``all_of_it``; ``None`` if that is the window's last one.
     """
     fitted = partial(how.fit, seed=asked.seed)
     if all_of_it is None or (rows := fitted(all_of_it, memory=0.0)).number == 0:
         # As a release is at a refresh.
         return fitted(own, memory=0.0, then=then, fresh=None if then is None else True)
+    start = rows
     if then is not None:
         beside = fitted(then.measured, start=_as_many(rows, then.measured, asked.seed), memory=_ALL)
-        rows = beside if beside.number else rows
-    return fitted(own, start=_as_many(rows, own, asked.seed), memory=_ALL, then=then)
+        start = beside if beside.number else rows
+    start = _as_many(start, own, asked.seed)
+    if how.dates is not None:
+        start = _dated(start, rows, own, how, asked, asked.last if until is None else until)
+    return fitted(own, start=start, memory=_ALL, then=then)
+
+
+def _dated(
+    start: Population, rows: Population, own: Measured, how: RowFitting, asked: WindowAsked, until: int
+) -> Population:
+    """Rows of which most are dated within the window: all but a share that is late by what was measured of the window,
+    as far as noise does not explain it.
+
+    Args:
+        rows: of all events up to a tick, ``until``: days until then get rows in proportion to theirs, others evenly.
+    """
+    codes, rng, first = start.codes, np.random.default_rng([asked.seed, 1]), asked.first - asked.start
+    whole = how.dates.shares(first, asked.last - asked.start) if how.dates else {}
+    told = how.dates.shares(first, until - asked.start) if how.dates and until >= asked.first else {}
+    tied = {c for group in how.groups if len(group.columns) > 1 for c in group.columns}
+    for c in [c for c in whole if (c,) in own.workload.place and c not in tied]:
+        shares, late = whole[c].copy(), np.flatnonzero(whole[c][codes[:, c]] == 0)
+        known = told[c] > 0 if told else np.zeros(shares.size, dtype=np.bool_)
+        held = np.bincount(rows.codes[:, c], minlength=shares.size)[known]
+        if held.any():
+            shares[known] = shares[known].sum() * held / held.sum()
+        in_time = len(codes) - min(late.size, round(len(codes) * _late(own, c, whole[c] > 0)))
+        made = [codes[rng.choice(late, size=len(codes) - in_time, replace=False)]]
+        for code, number in enumerate(rng.multinomial(in_time, shares / shares.sum()).tolist()):
+            there = rng.permutation(np.flatnonzero(codes[:, c] == code))[:number]
+            more = codes[rng.integers(len(codes), size=number - there.size)]
+            more[:, c] = code
+            made += [codes[there], more]
+        codes = np.concatenate(made)
+    return Population(workload=start.workload, codes=codes)
+
+
+def _late(own: Measured, column: int, held: NDArray[np.bool_]) -> float:
+    """What share of the events lies in other codes than those of a column that are held, beyond noise."""
+    (counts, error), (number, of_it) = own.marginal((column,)), own.marginal(())
+    late = np.array([float(number) - float(np.sum(counts, where=held))])
+    beyond = standing_out(late, of_it**2 + error**2 * np.count_nonzero(held))
+    return min(max(float(beyond[0]) / max(float(number), 1.0), 0.0), 1.0)
 
 
 def _as_many(rows: Population, measured: Measured, seed: int) -> Population:
