@@ -36,6 +36,7 @@ are North, South
     """
     tokens = tokenised(text)
     ranges = {} if _computed(tokens) or {"OR", "NOT"} & {token.text.upper() for token in tokens} else ranges
+    bounds = dict.fromkeys(ranges, (-math.inf, math.inf))
     for name, sign, literal in _comparisons(tokens, [*texts, *ranges]):
         said = unquoted(literal[-1])
         written = literal[0].kind in ("text", "name") and _MIRRORED.get(sign, "=") in ("=", "!=")
@@ -54,6 +55,21 @@ are North, South
                 f"where: {name} {sign} {_as_said(value, literal)}: no row can satisfy it. {name} goes from "
                 f"{_as_said(low, literal)} to {'below ' if high % 1 else ''}{_as_said(high, literal)}"
             )
+        if name in ranges and sign in ("=", "==") and literal[0].text.upper() in TIMES:
+            column = name if name.isidentifier() else quoted(name)
+            day, after = (_as_said(value // 86400 * 86400 + more, literal)[:11] + "'" for more in (0, 86400))
+            raise SchemaError(
+                f"where: {name} = {_as_said(value, literal)}: no row lies at a single moment. For a day say "
+                f"{column} >= DATE {day} AND {column} < DATE {after}"
+            )
+        if name in ranges and not math.isnan(value):
+            least, most = bounds[name]
+            least = max(least, value) if sign in (">", ">=", "=", "==") else least
+            most = min(most, value) if sign in ("<", "<=", "=", "==") else most
+            if least > most:
+                ends = f"above {_as_said(least, literal)} and below {_as_said(most, literal)}"
+                raise SchemaError(f"where: {name} {ends}: no row can satisfy it")
+            bounds[name] = least, most
 
 
 def _comparisons(tokens: Sequence[Token], columns: Sequence[str]) -> Iterator[tuple[str, str, list[Token]]]:

@@ -44,7 +44,9 @@ _MISTAKES = {
     "numeric type": "a text is compared with a number. Texts stand in single quotes, numbers in none",
     "is_in": "a text is compared with a number. Texts stand in single quotes, numbers in none",
     "expected String": "LIKE, LOWER and UPPER take texts",
-    "to a string value": "a time is compared with a text. Say TIMESTAMP '2026-01-31 12:00:00'",
+    "to a string value": "a time is compared with a text. Say DATE '2026-01-31', or TIMESTAMP '2026-01-31 12:00:00'",
+    "invalid DATE": "a date is written like DATE '2026-01-31'",
+    "invalid TIMESTAMP": "a time is written like TIMESTAMP '2026-01-31 12:00:00'",
     "on Boolean and": "AND and OR stand between conditions, as in age = 1 OR age = 70",
     "`bitor` operation": "AND and OR stand between conditions, as in zone = 'A' OR zone = 'B'",
     "token ','": "a number has a point, as in 52.3, and a list stands in brackets, as in zone IN ('A', 'B')",
@@ -136,6 +138,7 @@ def condition(text: str, schema: Mapping[str, pl.DataType]) -> pl.Expr:
     """
     tokens = tokenised(text)
     _refuse_chains(tokens, text)
+    _refuse_numbers_as_times(tokens, [name for name, kind in schema.items() if kind.is_temporal()], text)
     sql = " ".join(_sql(tokens, tuple(schema), text))
     try:
         expression = pl.sql_expr(sql)
@@ -172,6 +175,21 @@ def _refuse_chains(tokens: Sequence[Token], text: str) -> None:
             compared[-1] = False
         else:
             compared[-1] |= token.text in _COMPARISONS
+
+
+def _refuse_numbers_as_times(tokens: Sequence[Token], times: Sequence[str], text: str) -> None:
+    """Raise ``SchemaError`` for ``day >= 2026-03-15``: SQL subtracts, and takes 2008 for a moment."""
+    for place, token in enumerate(tokens):
+        if is_column(token, times):
+            after = [one for one in tokens[place + 1 : place + 5] if one.text.upper() not in ("NOT", "(", "-")]
+            beside = after[1:2] if after and after[0].text.upper() in (*_COMPARISONS, "BETWEEN", "IN") else []
+            if place > 1 and tokens[place - 1].text in _COMPARISONS:
+                beside.append(tokens[place - 2])
+            if any(one.kind == "number" for one in beside):
+                raise SchemaError(
+                    f"where: {text!r}: a time is compared with a number. Say DATE '2026-01-31', or TIMESTAMP "
+                    "'2026-01-31 12:00:00'."
+                )
 
 
 def in_single_quotes(text: str, columns: Sequence[str]) -> str:
