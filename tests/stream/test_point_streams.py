@@ -146,6 +146,8 @@ def test_a_mean_comes_with_its_error(folder: Path) -> None:
         for f in wrong:
             with pytest.raises(ValueError, match="f must return one"):
                 release.mean(f)
+        with pytest.raises(ValueError, match=r"each row of a frame, not .* nan"):
+            release.mean(lambda frame: frame["lat"] * float("nan"))
 
 
 def test_nodes_are_published_with_their_ranges(folder: Path) -> None:

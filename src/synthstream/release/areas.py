@@ -57,7 +57,7 @@ class Box:
     def _swapped(self) -> str:
         """Of two coordinates, what was said of one may have been meant of the other."""
         pairs = list(zip(self.columns, reversed(self.columns), strict=True))
-        inside = len(pairs) > 1 and all(
+        inside = len(pairs) == 2 and all(
             c.min <= self.lower.get(a.name, c.min) < self.upper.get(a.name, c.max) <= c.max for a, c in pairs
         )
         return f" It lies inside if {' and '.join(c.name for c in self.columns)} change places." if inside else ""

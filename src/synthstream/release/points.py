@@ -254,9 +254,9 @@ class PointRelease(Release):
             values = np.asarray(rows[f] if isinstance(f, str) else f(rows), dtype=np.float64)
         except (TypeError, ValueError) as error:
             raise ValueError(f"mean: f must return one number for each row ({error})") from error
-        if values.shape != (rows.height,) or not np.isfinite(values).all():
-            raise ValueError(
-                f"mean: f must return one finite number for each of {rows.height} rows, not {values.shape}"
-            )
+        finite = values.shape == (rows.height,) and np.isfinite(values)
+        if not np.all(finite):
+            what = f"{values.size} for {rows.height}" if finite is False else f"e.g. {values[~finite][0]}"
+            raise ValueError(f"mean: f must return one finite number for each row of a frame, not {what}")
         mean, stderr = self.model.mean(values.reshape(-1, each))
         return {"mean": mean, "stderr": None if np.isnan(stderr) else stderr}
