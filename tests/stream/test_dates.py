@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from datetime import date
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 
 from synthstream import Releases, Stream, StreamConfig
 from synthstream.kernel.gate import Gate
+from synthstream.report.public import public_page
 from synthstream.stream.recovery import adopt
 from synthstream.stream.verification import verify
 from synthstream.synthesizers.assembly import synthesizer_of
@@ -97,6 +99,19 @@ def test_the_newest_day_has_rows_before_its_table_is_measured(tmp_path: Path, ki
         found = [release.rows()["day"].dt.day() for release in stream.run()]
     days = [int((one == tick).sum()) for tick, one in enumerate(found, 1)]
     assert days == pytest.approx(frame["when"].dt.day().value_counts().sort("when")["count"].to_list(), rel=0.2)
+
+
+def test_the_report_shows_the_days_that_have_begun(tmp_path: Path) -> None:
+    """Of three years of days one bar would hold all that there is."""
+    rows(400, 1).write_parquet(tmp_path / "rows-1.parquet")
+    three_years = DAY.replace("2026-01-31\nbins = 30", "2029-01-01\nbins = 1096")
+    config = StreamConfig.from_toml(text_of("refresh") + three_years, base=tmp_path)
+    with Stream(config, gates=loud) as stream:
+        list(stream.run())
+    page = public_page(config, tmp_path / "r.html", progress=lambda steps, text: steps)
+    assert "named by where they begin; those that have not begun are left out" in page
+    bars = re.findall(r'"row">(20\d\d-\d\d-\d\d)</th><td class="bar">', page)
+    assert bars == [f"2026-01-0{day}" for day in range(1, 9)]
 
 
 @pytest.mark.parametrize(("kind", "begin"), [("always", 7), ("refresh", 7), ("epochs", 5)])

@@ -48,11 +48,13 @@ def card(found: History, position: int, history: Sequence[tuple[Tick, Cells]]) -
     # Numbers or dates in bins, enough of them to speak of a middle.
     ordered = not isinstance(column, Category | Boolean) and len(column.value_labels) > 7
     charts = _middle(column, over_time) if ordered else _multiples(column, over_time)
+    possible = () if (known := found.config.dates) is None else known.possible(found.newest.tick)
+    begun = next((group.combinations[:, 0].tolist() for group in possible if group.columns == (position,)), None)
     return {
         "name": column.title,
-        "kind": kind_of(column),
+        "kind": kind_of(column) + ("" if begun is None else "; those that have not begun are left out"),
         "description": column.words.description,
-        "now": _bars(column, now),
+        "now": _bars(column, now, begun),
         "history": charts if len(history) > 1 else [],
         "note": note,
     }
@@ -113,19 +115,25 @@ def _bins(column: Number | Integer) -> list[str]:
     return [label.replace("..", " to ") for label in column.value_labels] if column.whole else ranges(column.edges)
 
 
-def _bars(column: Column, now: Cells) -> Markup:
-    """Bars of one column: bins in their order, others from the largest, which is never folded away."""
-    names, values = labels_of(column), len(column.value_labels)
-    groups, natural = [[i] for i in range(len(names))], not isinstance(column, Category)
-    if natural and values > _MOST_BARS:
-        width = math.ceil(values / _MOST_BARS)
-        groups = [list(range(i, min(i + width, values))) for i in range(0, values, width)]
+def _bars(column: Column, now: Cells, begun: Sequence[int] | None) -> Markup:
+    """Bars of one column: bins in their order, others from the largest, which is never folded away.
+
+    Args:
+        begun: codes that rows may have; ``None``: all.
+    """
+    names, values, natural = labels_of(column), len(column.value_labels), not isinstance(column, Category)
+    codes = range(len(names)) if begun is None else begun
+    count = sum(code == place < values for place, code in enumerate(codes))
+    groups = [[code] for code in codes]
+    if natural and count > _MOST_BARS:
+        width = math.ceil(count / _MOST_BARS)
+        together = [list(range(i, min(i + width, count))) for i in range(0, count, width)]
         bins = _bins(column) if isinstance(column, Number | Integer) else names
-        spans = [_span(column, bins, g) for g in groups]
+        spans = [_span(column, bins, g) for g in together]
         spans = open_ended(spans, whole=column.whole) if isinstance(column, Number | Integer) else spans
-        names, groups = [*spans, *names[values:]], [*groups, *([i] for i in range(values, len(names)))]
-    if not natural:
-        groups = sorted(groups, key=lambda group: -now.count[group[0]])
+        names, groups = [*spans, *(names[code] for code in codes[count:])], [*together, *groups[count:]]
+    else:
+        groups = groups if natural else sorted(groups, key=lambda group: -now.count[group[0]])
         names = [names[group[0]] for group in groups]
     drawn = _grouped(now, groups)
     bars = [_bar(name, drawn, i, muted=groups[i][0] >= values) for i, name in enumerate(names)]
