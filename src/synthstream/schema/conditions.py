@@ -55,7 +55,7 @@ _MISTAKES = {
     "must be of type `Boolean`": "it is no condition. Compare a column with something, as in age >= 60",
 }
 
-_COMPARISONS = ("=", "==", "!=", "<>", "<", ">", "<=", ">=")
+_COMPARISONS = ("=", "==", "!=", "<>", "<", ">", "<=", ">=", "BETWEEN", "IN", "LIKE", "ILIKE")
 _SAME = {"==": "="}
 
 
@@ -160,21 +160,22 @@ def condition(text: str, schema: Mapping[str, pl.DataType]) -> pl.Expr:
 
 def _refuse_chains(tokens: Sequence[Token], text: str) -> None:
     """Raise ``SchemaError`` for ``3 <= age < 6``: SQL reads (3 <= age) < 6, and true is below 6, as is false."""
-    compared = [False]  # by open bracket
+    last = [""]  # comparison since AND or OR, by open bracket
     for token in tokens:
-        if token.text in _COMPARISONS and compared[-1]:
+        word = token.text.upper()
+        if word in _COMPARISONS and last[-1]:
             raise SchemaError(
                 f"where: {text!r}: two comparisons stand in a row. Say AND, as in 3 <= age AND age < 6, or put what is "
                 "compared in brackets."
             )
-        if token.text == "(":
-            compared.append(False)
-        elif token.text == ")":
-            compared = compared[:-1] or [False]
-        elif token.text == "," or token.text.upper() in ("AND", "OR", "NOT"):
-            compared[-1] = False
-        else:
-            compared[-1] |= token.text in _COMPARISONS
+        if word == "(":
+            last.append("")
+        elif word == ")":
+            last = last[:-1] or [""]
+        elif word in (",", "AND", "OR"):
+            last[-1] = word if last[-1] == "BETWEEN" else ""  # its own AND ends no comparison
+        elif word in (*_COMPARISONS, "IS"):
+            last[-1] = word
 
 
 def _refuse_numbers_as_times(tokens: Sequence[Token], times: Sequence[str], text: str) -> None:
