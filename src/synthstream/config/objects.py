@@ -124,8 +124,8 @@ class ObjectPath(PosixPath):
 def without_keys(address: str) -> str:
     """An address, or a path. Raises ``ValueError`` if a password or keys stand in it: messages repeat it."""
     scheme, _, rest = address.partition("://")
-    user, at, _ = rest.partition("/")[0].rpartition("@")
-    if (at and (":" in user or scheme in SCHEMES)) or re.search(r"\?[\w.-]+=", rest):
+    user = r"[^/@]*:(?!\d*/)[^@]*@" if scheme not in SCHEMES else r"[^/@]*(:[^@]*)?@"  # a key may hold a slash
+    if re.match(user, rest) or re.search(r"[?#;&][^/]*(=|%3D)", rest, re.IGNORECASE):
         raise ValueError("name the place alone: user, password and keys come from the environment")
     return address
 
