@@ -195,7 +195,6 @@ def _along(scale: FloatArray, length: float) -> Basis:
     return Basis(np.maximum(values, 0.0), vectors)
 
 
-@functools.cache
 def _kernel(size: int, length: float) -> FloatArray:
     """Correlation of codes by their distance (Matérn 3/2), shape ``(size, size)``."""
     apart = np.abs(np.subtract.outer(np.arange(size), np.arange(size))) / length
