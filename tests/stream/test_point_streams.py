@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import polars as pl
@@ -18,6 +19,7 @@ from synthstream.cli.app import app
 from synthstream.config.config import StreamConfig
 from synthstream.config.synthesis import SynthesizerConfig, partition_of
 from synthstream.errors import ConfigError, HorizonExhausted, SchemaError, StateError
+from synthstream.fit.cloud import Cloud
 from synthstream.kernel.gate import Gate, Question
 from synthstream.release.points import PointRelease
 from synthstream.strategies.times import NumberTimes
@@ -135,6 +137,11 @@ def test_a_mean_comes_with_its_error(folder: Path) -> None:
         assert release.mean(lambda frame: frame["lat"] * 0 + 7) == pytest.approx({"mean": 7, "stderr": 0})
         with pytest.raises(ValueError, match="points must be at least 1"):
             release.mean(lambda frame: frame["lat"], points=0)
+        # Of a number that is as good as unknown the mean is too.
+        held, steps = cast(Cloud, release.model), np.repeat(np.linspace(0, 1, 16)[:, None], 2, axis=1)
+        unsure, (mean, stderr) = replace(held, total_variance=float(held.held.sum()) ** 2 / 4), held.mean(steps)
+        assert stderr < 0.1
+        assert unsure.mean(steps) == pytest.approx((mean, max(mean, 1 - mean)))
         wrong: list[Callable[[pl.DataFrame], Any]] = [
             lambda frame: frame.to_numpy(),
             lambda frame: frame["lat"][:3],

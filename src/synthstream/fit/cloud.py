@@ -249,7 +249,8 @@ class Cloud:
         """Mean of a function over all events, of which there are some, and its standard error.
 
         What the function differs by from that mean adds up to 0 over all events. The error of this sum, which is made
-        as in :meth:`mass`, over the number of events is that of the mean; no mean is further off than any value.
+        as in :meth:`mass`, over the number of events is that of the mean; no mean is further off than any value. Where
+        that number stands hardly out of its noise the error grows, so that twice it is what Fieller (1954) allows.
 
         Args:
             values: of the function at points as of :meth:`within`, shape ``(2**level, each)``.
@@ -262,7 +263,8 @@ class Cloud:
         noise, of_box = self._noise(off)
         variance = float(plain @ off) ** 2 + noise + self.open_variance * of_box**2
         variance += float((held * (1 + self.uneven * held)) @ spread)
-        return found, float(np.minimum(np.sqrt(variance) / total, np.abs(off).max()))
+        sure = np.maximum(1 - 4 * (self.total_variance + self.open_variance) / total**2, _WHOLE)
+        return found, float(np.minimum(np.sqrt(variance / sure) / total, np.abs(off).max()))
 
     def _noise(self, weights: FloatArray) -> tuple[float, float]:
         """Variance of the weighted sum of all masses without shrinkage, and the mean of the weights over the box."""
