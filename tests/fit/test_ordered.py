@@ -14,6 +14,7 @@ from synthstream.fit import beyond
 from synthstream.fit.aims import aims
 from synthstream.fit.ordered import Basis, Shrunk, Table, _along, _risk, _spectrum, evened, in_order, shrunk
 from synthstream.fit.population import fit
+from synthstream.fit.rare import within
 from synthstream.measured import Measured
 from synthstream.workload import CodeArray, FloatArray, Workload
 
@@ -237,3 +238,11 @@ def test_rows_follow_counts_that_are_alike_for_less_than_their_measured_noise(ta
     errors = aims(measured, taken=taken).errors
     assert errors[2] == pytest.approx(taken * 10_000)
     assert errors[1] < 0.3 * errors[2]
+
+
+def test_codes_that_no_row_may_have_leave_what_was_counted_to_the_others() -> None:
+    allowed = np.array([0, 1, 3])
+    found, noise = evened(np.array([10.0, 20.0, 7.0, -1.0]), 4.0, allowed)
+    assert found.tolist() == pytest.approx([10 + 7 / 3, 20 + 7 / 3, 0, -1 + 7 / 3])
+    assert noise == 4
+    assert within({1: allowed}, [np.ones(2), np.array([2.0, 1.0, 1.0, 1.0])], 8)[1].tolist() == [4, 2, 0, 2]

@@ -4,17 +4,26 @@ from __future__ import annotations
 
 import re
 import shutil
-from datetime import date
+from datetime import date, datetime
 from pathlib import Path
+from typing import Any, cast
 
+import numpy as np
 import polars as pl
 import pytest
 
 from synthstream import Releases, Stream, StreamConfig
+from synthstream.fit.pooling import pooled
+from synthstream.fit.population import Population
 from synthstream.kernel.gate import Gate
+from synthstream.release.tables import TableRelease
 from synthstream.report.public import public_page
+from synthstream.schema.binned import Datetime
+from synthstream.schema.clock import Clock
+from synthstream.schema.dates import Dates
 from synthstream.stream.recovery import adopt
 from synthstream.stream.verification import verify
+from synthstream.synthesizers import windowing
 from synthstream.synthesizers.assembly import synthesizer_of
 from synthstream.synthesizers.simulation.seeded import SeededGate
 from synthstream.synthesizers.tables import OfTables
@@ -46,8 +55,9 @@ def config_of(folder: Path, kind: str, *, until: str, more: str = "", bins: int 
 
 
 def ahead(config: StreamConfig) -> list[int]:
-    """How many rows of each release, and of a window, are dated after its end."""
-    found = [*Releases(config), Releases(config).between("2026-01-02", "2026-01-04")]
+    """How many rows of each release, and of windows in both segments, are dated after its end."""
+    windows = [("2026-01-02", "2026-01-04"), ("2026-01-06", "2026-01-08")]
+    found = [*Releases(config), *(Releases(config).between(*window) for window in windows)]
     return [one.rows().filter(pl.col("day") >= one.end.replace(tzinfo=None)).height for one in found]
 
 
@@ -68,9 +78,12 @@ def test_no_row_lies_in_the_future(tmp_path: Path, kind: str) -> None:
     adopt(config, gates=loud)
     with Stream(config := config_of(tmp_path, kind, until="2026-01-09"), gates=loud) as stream:
         list(stream.run())
-        assert stream.last is not None
-        table = stream.last.table("day")
-    assert ahead(config) == [0] * 9
+        assert isinstance(stream.last, TableRelease)
+        table, day = stream.last.table("day"), stream.last.schema.names.index("day")
+        assert stream.last.replicates is not None
+        again = [cast(Population, one).codes[:, day] for one in stream.last.replicates(2)]
+    assert ahead(config) == [0] * 10
+    assert [int(np.isin(codes, range(8, 30)).sum()) for codes in again] == [0] * len(again)
     # Noise is there all the same, and days that have come have rows.
     assert table.tail(20).filter(pl.col("measured").abs() > 1).height
     assert table.head(8).filter(pl.col("count") > 0).height > HALF
@@ -88,6 +101,32 @@ def test_nor_does_one_within_the_bin_that_has_begun(tmp_path: Path) -> None:
     assert ahead(config) == [0] * 9
     assert Releases(config).between("2026-01-02", "2026-01-04").rows()["day"].len() > 0
     assert verify(config, rebuild=True).findings == []
+
+
+def test_ticks_are_those_of_a_window_in_a_segment() -> None:
+    """The first bin holds what lies before the column's bounds, too."""
+    day = Datetime(name="day", min=datetime(2026, 1, 4), max=datetime(2026, 1, 8), bins=4)
+    dates = Dates(clock=Clock(start=datetime(2026, 1, 1), every="1d", horizon=None, column="day"), columns={0: day})
+    own = dates.since(2).since(1)
+    assert [group.combinations.ravel().tolist() for group in own.possible(1)] == [[0, 1, 4]]
+    assert own.shares(0, 1)[0].tolist() == [0.5, 0.5, 0, 0, 0]
+    assert dates.shares(0, 3)[0].tolist() == [1, 0, 0, 0, 0]
+
+
+def test_rows_of_a_window_are_expected_in_its_own_epochs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows(400, 1).write_parquet(tmp_path / "rows-1.parquet")
+    config = config_of(tmp_path, "epochs", until="2026-01-05")
+    with Stream(config, gates=loud) as stream:
+        list(stream.run())
+    found = list[int]()
+
+    def pooled_here(history: Any, *, expected: Any, **known: Any) -> Any:
+        found.extend(shares.argmax() for shares in expected(0, 0).values())
+        return pooled(history, expected=expected, **known)
+
+    monkeypatch.setattr(windowing, "pooled", pooled_here)
+    Releases(config).between("2026-01-02", "2026-01-04")
+    assert found == [1, 0]  # of the window, and of all events
 
 
 @pytest.mark.parametrize("kind", ["refresh", "epochs"])
