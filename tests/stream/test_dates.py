@@ -120,9 +120,10 @@ def test_rows_of_a_window_are_expected_in_its_own_epochs(tmp_path: Path, monkeyp
         list(stream.run())
     found = list[int]()
 
-    def pooled_here(history: Any, *, expected: Any, **known: Any) -> Any:
+    def pooled_here(history: Any, *, expected: Any, groups: Any, **known: Any) -> Any:
         found.extend(shares.argmax() for shares in expected(0, 0).values())
-        return pooled(history, expected=expected, **known)
+        assert [group.number for group in groups] == [len(["1", "2", "3", "missing"])]
+        return pooled(history, expected=expected, groups=groups, **known)
 
     monkeypatch.setattr(windowing, "pooled", pooled_here)
     Releases(config).between("2026-01-02", "2026-01-04")
