@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ import pytest
 from synthstream.constraints import Grids, Group
 from synthstream.fit import aims as aims_module
 from synthstream.fit import beyond
-from synthstream.fit.aims import aims
+from synthstream.fit.aims import Earlier, aims
 from synthstream.fit.ordered import Basis, Shrunk, Table, _along, _risk, _spectrum, evened, in_order, shrunk
 from synthstream.fit.population import fit
 from synthstream.fit.rare import within
@@ -246,3 +247,18 @@ def test_codes_that_no_row_may_have_leave_what_was_counted_to_the_others() -> No
     assert found.tolist() == pytest.approx([10 + 7 / 3, 20 + 7 / 3, 0, -1 + 7 / 3])
     assert noise == 4
     assert within({1: allowed}, [np.ones(2), np.array([2.0, 1.0, 1.0, 1.0])], 8)[1].tolist() == [4, 2, 0, 2]
+
+
+def test_no_row_is_aimed_at_codes_that_none_may_have() -> None:
+    """At a refresh, and after it, when more codes are allowed and the others have noise of their own."""
+    workload = Workload.all_up_to(2, sizes=(6, 2))
+    exact = workload.count(np.repeat([[0, 0], [1, 1], [5, 0]], 300, axis=0).astype(np.int32)).astype(float)
+    noise = 30 * np.abs(np.random.default_rng(0).standard_normal(workload.cells))
+    then = Measured(tick=3, workload=workload, values=exact + noise, variance=np.full(len(workload.marginals), 900.0))
+    early, late = (Group.of([0], np.array([[code] for code in codes])) for codes in ((0, 1, 5), (0, 1, 2, 5)))
+    now = replace(then, tick=4, values=1.25 * then.values)
+    now.values[workload.slice_of((0,))][3] += 200
+    earlier = Earlier(then, np.zeros(len(workload.marginals)), single=(early,))
+    for found, none in ((aims(then, groups=[early]), [2, 3, 4]), (aims(now, groups=[late], then=earlier), [3, 4])):
+        assert not found.margins[0][none].any()
+        assert found.margins[0].sum() == pytest.approx(found.rows)
