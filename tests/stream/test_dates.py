@@ -98,7 +98,7 @@ def test_nor_does_one_within_the_bin_that_has_begun(tmp_path: Path) -> None:
         found = [release.rows()["day"].drop_nulls() for release in stream.run()]
     assert {days.dt.date().max() for days in found} == {date(2026, 1, day) for day in range(1, 9)}
     assert min(days.n_unique() / days.len() for days in found) > 0.9
-    assert ahead(config) == [0] * 9
+    assert not any(ahead(config))
     assert Releases(config).between("2026-01-02", "2026-01-04").rows()["day"].len() > 0
     assert verify(config, rebuild=True).findings == []
 
