@@ -195,13 +195,14 @@ def _along(scale: FloatArray, length: float) -> Basis:
     return Basis(np.maximum(values, 0.0), vectors)
 
 
+@functools.lru_cache(maxsize=128)  # of dates there are more from tick to tick
 def _kernel(size: int, length: float) -> FloatArray:
     """Correlation of codes by their distance (Matérn 3/2), shape ``(size, size)``."""
     apart = np.abs(np.subtract.outer(np.arange(size), np.arange(size))) / length
     return np.asarray((1 + apart) * np.exp(-apart))
 
 
-@functools.lru_cache(maxsize=128)  # of dates there are more from tick to tick
+@functools.lru_cache(maxsize=128)
 def _spectrum(size: int, length: float) -> tuple[FloatArray, FloatArray]:
     """Eigenvalues and eigenvectors of :func:`_kernel`; of length 0: of codes that do not resemble each other."""
     values, vectors = np.linalg.eigh(_kernel(size, length)) if length else (np.ones(size), np.eye(size))

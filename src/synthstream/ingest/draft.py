@@ -66,7 +66,6 @@ def draft(
     rest = [column for column in columns if column.name not in clocks[:1]]
     places = _places(rest, taken={column.name for column in known.columns})
     points = len(rest) == 2 and bool(coordinates_of(column.name for column in rest if column.type in (None, "number")))
-    numbers_alone = bool(rest) and all(column.type in ("integer", "number") for column in rest)
     where = str(path) if path.is_absolute() or base is None else os.path.relpath(path, base)
     located = {column.name for pair in places.values() for column in pair}
     return filled(
@@ -83,7 +82,7 @@ def draft(
         clock=next(iter(clocks), None),
         points=points,
         answers=ANSWERS,
-        numbers_alone=numbers_alone,
+        numbers_alone=bool(rest) and all(column.type in ("integer", "number") for column in rest),
         source=_source(kind, None if table is not None else where, known, columns),
         beside=None if table is not None else _beside(where),
         columns=[column for column in rest if column.name not in located],

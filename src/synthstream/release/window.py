@@ -83,7 +83,7 @@ def moment_of(moment: Moment, clock: Clock) -> datetime:
 
 def _begin(at: Moment | int, clock: Clock, newest: int) -> datetime:
     """A moment, or the one at which a tick begins."""
-    if isinstance(at, str | date | np.datetime64) or not isinstance(at, int | np.integer):
+    if not isinstance(at, int | np.integer):
         return moment_of(at, clock)
     if not 0 <= at <= newest + 1:
         raise NotReleased(f"between: there is no tick {at}. Releases hold ticks 0 to {newest}.")

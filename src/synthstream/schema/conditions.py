@@ -183,7 +183,7 @@ def _refuse_numbers_as_times(tokens: Sequence[Token], times: Sequence[str], text
     for place, token in enumerate(tokens):
         if is_column(token, times):
             after = [one for one in tokens[place + 1 : place + 5] if one.text.upper() not in ("NOT", "(", "-")]
-            beside = after[1:2] if after and after[0].text.upper() in (*_COMPARISONS, "BETWEEN", "IN") else []
+            beside = after[1:2] if after and after[0].text.upper() in _COMPARISONS else []
             if place > 1 and tokens[place - 1].text in _COMPARISONS:
                 beside.append(tokens[place - 2])
             if any(one.kind == "number" for one in beside):

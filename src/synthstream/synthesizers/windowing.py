@@ -248,24 +248,26 @@ def _rows(
     if then is not None:
         beside = fitted(then.measured, start=_as_many(rows, then.measured, asked.seed), memory=_ALL)
         start = beside if beside.number else rows
-    start = _as_many(start, own, asked.seed)
-    if how.dates is not None:
-        start = _dated(start, rows, own, how, asked, asked.last if until is None else until)
+    start = _dated(_as_many(start, own, asked.seed), rows, own, how, asked, until)
     return fitted(own, start=start, memory=_ALL, then=then)
 
 
 def _dated(
-    start: Population, rows: Population, own: Measured, how: RowFitting, asked: WindowAsked, until: int
+    start: Population, rows: Population, own: Measured, how: RowFitting, asked: WindowAsked, until: int | None
 ) -> Population:
     """Rows of which most are dated within the window: all but a share that is late by what was measured of the window,
     as far as noise does not explain it.
 
     Args:
-        rows: of all events up to a tick, ``until``: days until then get rows in proportion to theirs, others evenly.
+        rows: of all events up to a tick, ``until``, or to the window's last one: days until then get rows in proportion
+            to theirs, others evenly.
     """
+    if (dates := how.dates) is None:
+        return start
     codes, rng, first = start.codes, np.random.default_rng([asked.seed, 1]), asked.first - asked.start
-    whole = how.dates.shares(first, asked.last - asked.start) if how.dates else {}
-    told = how.dates.shares(first, until - asked.start) if how.dates and until >= asked.first else {}
+    whole = dates.shares(first, asked.last - asked.start)
+    until = asked.last if until is None else until
+    told = dates.shares(first, until - asked.start) if until >= asked.first else {}
     tied = {c for group in how.groups if len(group.columns) > 1 for c in group.columns}
     for c in [c for c in whole if (c,) in own.workload.place and c not in tied]:
         shares, late = whole[c].copy(), np.flatnonzero(whole[c][codes[:, c]] == 0)
