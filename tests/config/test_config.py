@@ -13,9 +13,14 @@ import pytest
 
 from synthstream.config.config import StreamConfig, load
 from synthstream.config.differing import differences
+from synthstream.config.synthesis import SynthesizerConfig
 from synthstream.errors import ConfigError, SourceError
 from synthstream.ingest.draft import draft
+from synthstream.kernel.tables import Refreshed
 from synthstream.kinds import EDITION
+from synthstream.privacy import Budget
+from synthstream.synthesizers.assembly import synthesizer_for
+from synthstream.workload import Workload
 from tests.support.configs import GOOD
 from tests.support.streams import text_of
 
@@ -36,6 +41,38 @@ def test_a_good_one(tmp_path: Path) -> None:
     assert config.schema.sizes == (4, 5)
     assert config.workload
     assert config.workload.marginals == ((), (0,), (1,), (0, 1))
+
+
+@pytest.mark.parametrize(
+    ("columns", "horizon", "how"),
+    [
+        (100, 365, ("refresh", 1.1)),  # 496,001 cells
+        (120, 365, ("refresh", 1.2)),  # 715,201
+        (150, 365, ("refresh", 1.4)),  # 1,119,001
+        (180, 365, ("always", None)),  # 1,612,801
+        (180, 60, ("refresh", 1.4)),
+        (70, None, ("refresh", 1.1)),  # 242,201
+        (100, None, ("refresh", 1.2)),
+        (140, None, ("always", None)),  # 974,401
+    ],
+)
+def test_the_more_cells_the_fewer_refreshes_are_remembered(
+    columns: int, horizon: int | None, how: tuple[str, float | None]
+) -> None:
+    workload = Workload.all_up_to(2, sizes=(10,) * columns)
+    budget, settings = Budget(epsilon=1.0, delta=1e-9), SynthesizerConfig()
+    assert settings.measures(budget, workload, horizon=horizon) == how[0]
+    made = synthesizer_for(settings, workload=workload, budget=budget, horizon=horizon)
+    assert getattr(made.mechanism, "growth", None) == how[1]
+    if isinstance(made.mechanism, Refreshed) and horizon is not None:
+        assert 16 * workload.cells * len(made.mechanism.times.ages) <= 384e6
+
+
+def test_how_often_is_kept_where_it_is_said() -> None:
+    workload, budget = Workload.all_up_to(2, sizes=(10,) * 100), Budget(epsilon=1.0, delta=1e-9)
+    assert SynthesizerConfig(growth=1.05).measures(budget, workload, horizon=365) == "always"  # remembers too much
+    assert SynthesizerConfig(growth=1.3).refresh_growth(workload, 365) == 1.3
+    assert SynthesizerConfig(growth=1.05, measure="refresh").refresh_growth(workload, 365) == 1.05
 
 
 def test_a_section_in_single_brackets_among_others_is_told() -> None:

@@ -220,7 +220,7 @@ class StreamConfig:
             **({"source.multiline": True} if self.source is not None and self.source.dialect.multiline else {}),
             **({"source.format": self.log.format} if self.log is not None and self.log.of_changes else {}),
             "edition": EDITION,
-            **({"synthesizer.growth": self.synthesizer.refresh_growth} if self.measures == "refresh" else {}),
+            **({"synthesizer.growth": self._growth} if self.measures == "refresh" else {}),
             **self.constraints.public(self.schema),
             **({} if self.after is None else {"after": self.after.public()}),
         }
@@ -305,6 +305,10 @@ class StreamConfig:
         if settings.kind != "table":
             return settings.kind
         return settings.measures(privacy.budget, self.workload, privacy.unit, self.own_clock.horizon)
+
+    @property
+    def _growth(self) -> float:
+        return self.synthesizer.refresh_growth(self.workload, self.own_clock.horizon)
 
     def begun_as(self, facts: Mapping[str, Any]) -> Self:
         """The same with the cuts of a stream that runs, as its public settings or one of its manifests name them.

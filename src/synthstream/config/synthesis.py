@@ -18,6 +18,7 @@ from synthstream.privacy import EVENT, Budget, Unit
 from synthstream.schema.conditions import like
 from synthstream.schema.districts import OfPlace
 from synthstream.schema.schema import Schema
+from synthstream.strategies.times import RefreshTimes
 from synthstream.workload import Workload
 
 # Beyond this many cells a tick would take minutes and gigabytes.
@@ -32,11 +33,11 @@ _DEEPEST = {"points": 26, "hypercube": 21}
 
 Measuring = Literal["auto", "always", "refresh", "epochs"]
 
-_REFRESH_GROWTH = 1.1
+# How much older a stream is at a refresh than at the one before, if nothing is said: the least of these with which the
+# counts of all refreshes, 16 bytes each, are no more than so many (decision 88).
+_REFRESH_GROWTHS, _MOST_REMEMBERED = (1.1, 1.2, 1.4), 24_000_000
 # Synthetic rows at most, where nothing is said.
 MOST_ROWS = 1_000_000
-# Refreshes remember the counts of each one: with more cells, all tables are measured at every tick.
-_MOST_REFRESHED = 250_000
 # Where all tables are measured at every tick, and there alone, the events of a person in several ticks cost less
 # together than one by one. It is worth more than refreshes from so many times the events of one tick on (decision 59).
 _MANY = 10
@@ -56,6 +57,11 @@ def _one_of(names: Iterable[str]) -> AfterValidator:
     return AfterValidator(check)
 
 
+def _remembered(workload: Workload | None, growth: float, horizon: int | None) -> int:
+    """Number of counts of all refreshes together."""
+    return 0 if workload is None else workload.cells * RefreshTimes(growth, horizon).remembered
+
+
 class SynthesizerConfig(Section):
     """Keys of [synthesizer]: what is measured and how.
 
@@ -68,8 +74,8 @@ class SynthesizerConfig(Section):
         counter, shares: see ``kind`` and ``split`` of :class:`synthstream.kernel.tables.Marginals`.
         measure: ``always``, all tables at every tick; ``refresh``, see
             :class:`synthstream.kernel.tables.Refreshed`; ``epochs``, see :class:`synthstream.kernel.epochs.Epochs`.
-        growth: see :class:`synthstream.kernel.epochs.Epochs`, and :class:`synthstream.kernel.tables.Refreshed`,
-            where it is 1.1 if it is left out.
+        growth: see :class:`synthstream.kernel.epochs.Epochs`, and :class:`synthstream.kernel.tables.Refreshed`;
+            for those :meth:`refresh_growth`.
         picks: tables to choose in an epoch, or at a tick; left out: for kind ``table`` as many as gain most, anew in
             each epoch, for the others what
             :func:`synthstream.synthesizers.bounds.picks_rule` says.
@@ -98,10 +104,10 @@ class SynthesizerConfig(Section):
     schedule: Literal["adaptive", "fixed"] = "adaptive"
     region: Name | None = None
 
-    @property
-    def refresh_growth(self) -> float:
-        """How much older a stream is at a refresh than at the one before."""
-        return self.growth if "growth" in self.model_fields_set else _REFRESH_GROWTH
+    def refresh_growth(self, workload: Workload | None, horizon: int | None) -> float:
+        """How much older a stream is at a refresh than at the one before; the more cells, the more, if not said."""
+        growths = (self.growth,) if "growth" in self.model_fields_set else _REFRESH_GROWTHS
+        return next((one for one in growths if _remembered(workload, one, horizon) <= _MOST_REMEMBERED), growths[-1])
 
     @property
     def listed(self) -> bool:
@@ -137,7 +143,8 @@ class SynthesizerConfig(Section):
         if unit.events_in(horizon) >= _MANY * unit.in_a_tick:
             return "always"
         larger = workload is None or any(len(marginal) > 1 for marginal in workload.marginals)
-        affordable = workload is None or workload.cells <= _MOST_REFRESHED
+        growth = self.refresh_growth(workload, horizon)
+        affordable = _remembered(workload, growth, horizon) <= _MOST_REMEMBERED
         return "refresh" if larger and affordable else "always"
 
     def public(self) -> dict[str, Any]:

@@ -105,6 +105,8 @@ _FEW = 100
 # A stream without end is served by so many refreshes, and begins anew with so many. The variance of the last of them
 # would count so much beside the first one's: few streams live to see it.
 _ENDLESS, _SELDOM = 96, 0.3
+# A stream without end is taken to run for so many ticks, where its size is asked for.
+_LONG = 10_000
 # The variance of a refresh counts at least so large a part of that of the one that counts most: the horizon by the
 # first number of ticks, but no less than the second number and no more than the third. Early refreshes of a long
 # horizon serve few ticks, and little is lost later; yet its first tenth is as many releases as a whole short one.
@@ -164,6 +166,11 @@ class RefreshTimes:
     def spare(self) -> int:
         """Refreshes that there are room for beside those at their times; none where every tick has one."""
         return self.early if self.horizon is None else min(self.early, self.horizon - len(self.ages))
+
+    @property
+    def remembered(self) -> int:
+        """Refreshes whose counts a state holds in the end; without a horizon, after ten thousand ticks."""
+        return len(self.up_to(_LONG - 1).ticks) if self.horizon is None else len(self.ages) + self.spare
 
     def comes(self, tick: int) -> bool:
         """Whether tables are refreshed at the end of this tick."""

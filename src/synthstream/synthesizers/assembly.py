@@ -201,13 +201,14 @@ def synthesizer_for(
     common: dict[str, Any] = {"workload": workload, "budget": budget, "horizon": horizon}
     common |= {"unit": unit, "neighbours": neighbours}
     if settings.kind == "table":
-        how = settings.measures(budget, workload)
+        how = settings.measures(budget, workload, horizon=horizon)
         rows = RowFitting(groups, settings.population or MOST_ROWS, dates)
         if how == "always":
             tables = Marginals(**common, weights=weights, split=settings.shares, kind=settings.counter)
             return Continual(mechanism=tables, how=rows)
         if how == "refresh":
-            refreshed = Refreshed(**common, weights=weights, growth=settings.refresh_growth, early=_EARLY)
+            growth = settings.refresh_growth(workload, horizon)
+            refreshed = Refreshed(**common, weights=weights, growth=growth, early=_EARLY)
             return AtRefreshes(mechanism=refreshed, how=rows)
         epochs = Epochs(**common, picks=settings.picks, growth=settings.growth, weights=weights)
         return InEpochs(mechanism=epochs, how=rows)
