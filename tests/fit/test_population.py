@@ -136,6 +136,7 @@ def test_what_is_new_is_not_measured_by_what_is_remembered() -> None:
     late = Measured(tick=10_000, workload=workload, values=m.values, variance=m.variance)
     assert past_of(late, correlated(2000), 2000, MEMORY).pull < 0.01
     assert past_of(late, correlated(1500), 2000, MEMORY).pull == pytest.approx(0.25, abs=0.01)
+    assert past_of(late, correlated(1500), 2000, np.inf).pull == 0  # a window's, of which there are fewer
 
 
 def test_remembering_lowers_noise_that_is_fresh_at_each_tick() -> None:

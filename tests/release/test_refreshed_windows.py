@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import product
 from pathlib import Path
@@ -219,17 +218,50 @@ def test_the_total_of_a_window_is_its_own() -> None:
     assert aims(now, then=then).events == pytest.approx(1000, abs=1)
 
 
-def test_rows_of_a_window_are_drawn_twice_only_where_there_are_too_few() -> None:
-    workload = Workload.all_up_to(1, sizes=(50,))
-    rows = Population.of(workload, np.arange(50, dtype=np.int32)[:, None])
-    for events in (20, 50, 80):
-        measured = Measured(tick=0, workload=workload, values=np.repeat([events, events / 50], [1, 50]), variance=ONES)
-        found = windowing._as_many(rows, measured, 0).codes
-        assert len(found) == events
-        assert len(np.unique(found)) == events or events == 80
-        # Rows that stand for several events do so of a window, too: no more of them than there are.
-        weighted = replace(rows, weights=np.full(50, 7))
-        assert len(windowing._as_many(weighted, measured, 0).codes) == min(events, 50)
+def of_two_columns(number: int) -> Population:
+    """Rows of which both columns nearly always have the same code."""
+    rng = np.random.default_rng(0)
+    first = rng.integers(0, 4, number)
+    second = np.where(rng.random(number) < 0.9, first, rng.integers(0, 4, number))
+    return Population.of(
+        Workload.all_up_to(2, sizes=(4, 4)), np.stack([first, second], axis=1, dtype=np.int32, casting="unsafe")
+    )
+
+
+@pytest.mark.parametrize("noise", [20.0, 200.0])
+def test_what_goes_together_in_a_window_is_as_in_all_events_where_noise_hides_it(noise: float) -> None:
+    """Rows of a window are neither independent, nor a few rows at random of all that came."""
+    every = of_two_columns(10_000)
+    workload, counts = every.workload, every.workload.count(every.codes)
+    variance = np.array([100.0, 100.0, 100.0, noise**2])
+    for seed in range(4):
+        rng = np.random.default_rng(seed)
+        there = workload.count(every.codes[rng.choice(10_000, 500, replace=False)])
+        values = there + rng.normal(size=workload.cells) * np.repeat(np.sqrt(variance), workload.lengths)
+        measured = Measured(tick=9, workload=workload, values=values, variance=variance)
+        found = fit(measured, start=every, seed=1, memory=np.inf).codes
+        assert 400 < len(found) < 600
+        assert np.abs(workload.count(found) / len(found) - counts / 10_000).max() < 0.02  # of 500 at random: .05
+
+
+def test_what_goes_together_in_a_window_is_followed_where_it_stands_out() -> None:
+    every = of_two_columns(10_000)
+    other = np.column_stack([every.codes[:2000, 0], 3 - every.codes[:2000, 1]])
+    measured = Measured(
+        tick=9, workload=every.workload, values=every.workload.count(other).astype(float), variance=np.full(4, 100.0)
+    )
+    found = fit(measured, start=every, seed=1, memory=np.inf).codes
+    assert np.mean(found[:, 0] == 3 - found[:, 1]) == pytest.approx(np.mean(other[:, 0] == 3 - other[:, 1]), abs=0.03)
+
+
+def test_a_window_of_many_more_rows_than_it_begins_with_has_copies_of_these() -> None:
+    """Where rows stand for several events, or larger tables count few ticks of the window."""
+    few = of_two_columns(400)
+    workload = few.workload
+    values, variance = 5 * workload.count(few.codes).astype(float), np.array([1.0, 1e4, 1e4, 1e8])
+    found = fit(Measured(tick=9, workload=workload, values=values, variance=variance), start=few, seed=1, memory=np.inf)
+    assert len(found.codes) == 2000
+    assert np.abs(workload.count(found.codes) / 2000 - workload.count(few.codes) / 400).max() < 0.03
 
 
 @pytest.mark.parametrize("more", [500.0, -500.0, 0.0])

@@ -42,20 +42,21 @@ from synthstream.fit.targets import (
     SMALLEST,
     Remembered,
     blend,
+    drawn,
     independent_counts,
     independent_tables,
     lines,
     margins_of,
     of_columns,
     past_of,
+    rescaled,
     total_of,
+    usual,
     with_margins,
 )
 from synthstream.measured import Measured
 from synthstream.workload import CodeArray, FloatArray, IntArray
 
-# An association is carried in proportion to what independent columns would give, up to this factor.
-_MOST = 2.0
 # New events are taken to differ from those before by this share of them at most: tuned on streams that drift.
 _CHANGE = 1 / 3
 
@@ -199,7 +200,11 @@ def aims(
     workload, left = measured.workload, LEFT if start is not None and len(start) else 1.0
     one, several = (tuple(g for g in groups if (len(g.columns) == 1) is single) for single in (True, False))
     how = _How(left, several, one, settled, taken)
-    known = _known(measured, how) if then is None else _known(then.measured, how._replace(single=then.single))
+    seen, look = (measured, how) if then is None else (then.measured, how._replace(single=then.single))
+    ever = None
+    if start is not None and len(start) and math.isinf(memory):  # of a window
+        ever = past_of(seen, start, max(0, round(total_of(seen))), memory, counts)
+    known = _known(seen, look, ever, towards_it=then is None)
     if then is not None:
         known = _carried(known, measured, then, how.allowed)
     rows, shares, past = max(0, round(known.total)), known.margins, None
@@ -232,24 +237,24 @@ def _drawn(
     known: _Known, past: Remembered, start: CodeArray, rows: int, single: set[int]
 ) -> tuple[_Known, list[FloatArray]]:
     """Margins and joint counts, drawn to those of the rows before; ``single``: columns with a table of their own."""
-    blended = [
-        blend(old, new, noise, past.pull, new.size - 1)
-        for old, new, noise in zip(past.margins, known.margins, known.variances, strict=True)
-    ]
-    shares = [margin * (rows / max(float(margin.sum()), SMALLEST)) for margin in blended]
+    shares = drawn(past, known.margins, known.variances, rows)
     joints = [with_joint_margins(nearer(j, start, rows, past.pull), shares, single) for j in known.joints]
     use_margins(joints, shares)
     return known._replace(joints=joints), shares
 
 
-def _known(measured: Measured, how: _How) -> _Known:
+def _known(measured: Measured, how: _How, ever: Remembered | None, *, towards_it: bool) -> _Known:
     """What tables say that were all measured at one tick.
 
     The newest answer is kept: until larger tables are measured again, each tick asks the same.
+
+    Args:
+        ever: rows of all events, if these are a window's: what goes together is as there, but for what stands out.
+        towards_it: whether that is asked of margins, too, as far as noise explains what differs.
     """
     for then, same, found in _KEPT:
         known = np.array_equal(then.values, measured.values) and np.array_equal(then.variance, measured.variance)
-        if known and then.workload == measured.workload and same == how:
+        if ever is None and known and then.workload == measured.workload and same == how:
             return found
     variance = np.maximum(measured.variance, SMALLEST)
     total = total_of(measured)
@@ -271,9 +276,11 @@ def _known(measured: Measured, how: _How) -> _Known:
         joints = lowered(joints, calm, noises, margins, rows)
     use_margins(joints, calm, margins)
     none = Found(), np.zeros(len(margins)), np.ones(len(measured.workload.marginals))
-    news, alone, doubts = _associations(measured, variance, margins, rows, how) if rows else none
+    at = drawn(ever, margins, noises, rows) if ever is not None and towards_it else margins
+    news, alone, doubts = _associations(measured, variance, at, rows, how, ever) if rows else none
     found = _Known(total, calm, noises, noises, margins, news, joints, alone, doubts)
-    _KEPT[:] = [(measured, how, found)]
+    if ever is None:
+        _KEPT[:] = [(measured, how, found)]
     return found
 
 
@@ -325,20 +332,25 @@ def _carried(known: _Known, measured: Measured, then: Earlier, allowed: Mapping[
     use_margins(joints, counts, margins)
     base = dict(independent_tables(workload, known.news, known.margins, max(0, round(known.total))))
     for q, now in independent_tables(workload, known.news, margins, rows):
-        factor = np.clip(now / np.maximum(base[q], SMALLEST), 0.0 if then.window else 1 / _MOST, _MOST)
+        factor = rescaled(np.ones_like(now), base[q], now, 0.0 if then.window else 0.5)
         association, error = known.news[q]
         carried[q] = association * factor, error * factor**2
     return _Known(total, counts, variances, left, margins, carried, joints, known.alone, known.doubts)
 
 
 def _associations(
-    measured: Measured, variance: FloatArray, margins: Sequence[FloatArray], rows: int, how: _How
+    measured: Measured,
+    variance: FloatArray,
+    margins: Sequence[FloatArray],
+    rows: int,
+    how: _How,
+    ever: Remembered | None,
 ) -> tuple[Found, FloatArray, FloatArray]:
     """What tables hold beyond independent columns, and the variance of its noise, by position; for each column the
     share of that which noise explains, in standard deviations; and how far each marginal may be off.
 
     Slopes that many tables have in common are taken out first where all is known better for it. Tables of nested grids
-    say it together.
+    say it together. Of a window, all but what grids hold is asked of what differs from what has been ever.
     """
     workload, whole = measured.workload, dict[int, FloatArray]()
     larger = np.flatnonzero(workload.order == 2).tolist()
@@ -351,6 +363,8 @@ def _associations(
     grids = grids_of(how.groups)
     # With a column of one code nothing goes together.
     free = {q: whole[q] for q in larger if noises[q] > 0}
+    as_ever = {} if ever is None else dict(usual(ever, workload, free, margins, rows))
+    free |= {q: free[q] - one for q, one in as_ever.items()}
     plain = {q: a for q, a in free.items() if grids.isdisjoint(workload.marginals[q])}
     best, doubts = beyond_noise(plain, tables), np.ones(len(workload.marginals))
     if not how.pooled:
@@ -364,8 +378,10 @@ def _associations(
     if grids:
         crossed = {q: a for q, a in free.items() if q not in plain}
         found |= beyond_noise(crossed, tables._replace(together=False)).found
-    for q, mean, error in of_nests(nests_of(workload, how.groups), whole, tables):
+    nests = nests_of(workload, how.groups) if ever is None else []
+    for q, mean, error in of_nests(nests, whole, tables):
         found[q] = mean, error
+    found |= {q: (found[q][0] + one, found[q][1]) for q, one in as_ever.items()}
     squares, told = np.zeros((2, len(margins))), dict[int, FloatArray]()
     for alike in workload.alike(found):
         mean, error = map(lines, zip(*(found[q] for q in alike), strict=True))

@@ -7,6 +7,7 @@ values.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
@@ -21,6 +22,8 @@ _CAUTION = 0.5
 # or all cells of a table together by more than TOGETHER times what noise explains.
 MEMORY = 0.06
 ALONE, TOGETHER = 2.5, 1.5
+# An association is carried to other margins in proportion to what independent columns would give, up to this factor.
+_MOST = 2.0
 # If rows remember past ticks, about this share of the noise's variance is left.
 LEFT = 0.6
 # Exact counts are taken to have this variance, far below that of rounding to whole rows.
@@ -36,7 +39,7 @@ class Remembered(NamedTuple):
     Args:
         margins: counts of each column's codes.
         cells: counts over all cells of the workload.
-        pull: the least share of the way from these to the new tables, above 0 and at most 1.
+        pull: the least share of the way from these to the new tables, from 0, where rows remember without end, to 1.
     """
 
     margins: list[FloatArray]
@@ -85,8 +88,33 @@ def past_of(
         for c, size in enumerate(workload.sizes)
     ]
     new_share = abs(rows - len(start)) / max(rows, len(start))
-    pull = min(1.0, 1 / (1 + memory * measured.tick) + new_share)
+    pull = 0.0 if math.isinf(memory) else min(1.0, 1 / (1 + memory * measured.tick) + new_share)
     return Remembered(margins, np.asarray(counts * scale, dtype=np.float64), pull)
+
+
+def drawn(past: Remembered, margins: Sequence[FloatArray], variances: Sequence[float], rows: int) -> list[FloatArray]:
+    """Margins of so many rows, moved to those of the past as far as noise of these variances explains what differs."""
+    found = [
+        blend(old, new, noise, past.pull, new.size - 1)
+        for old, new, noise in zip(past.margins, margins, variances, strict=True)
+    ]
+    return [margin * (rows / max(float(margin.sum()), SMALLEST)) for margin in found]
+
+
+def usual(
+    past: Remembered, workload: Workload, positions: Iterable[int], margins: Sequence[FloatArray], rows: int
+) -> Iterator[tuple[int, FloatArray]]:
+    """Associations that tables would have with these margins if they were as in the past, with their positions."""
+    tables = zip(*(independent_tables(workload, positions, one, rows) for one in (margins, past.margins)), strict=True)
+    for (q, new), (_, old) in tables:
+        yield q, rescaled(workload.table(past.cells, q) - old, old, new, 0.0)
+
+
+def rescaled(association: FloatArray, old: FloatArray, new: FloatArray, least: float) -> FloatArray:
+    """What an association is with other margins: in proportion to what independent columns would give, by a factor
+    from ``least`` to 2.
+    """
+    return np.asarray(association * np.clip(new / np.maximum(old, SMALLEST), least, _MOST))
 
 
 def blend(old: FloatArray, new: FloatArray, noise: FloatArray | float, pull: float, free: int) -> FloatArray:

@@ -19,7 +19,6 @@ from synthstream.fit.aims import Earlier
 from synthstream.fit.changes import standing_out
 from synthstream.fit.pooling import pooled
 from synthstream.fit.population import Population, fit
-from synthstream.fit.targets import total_of
 from synthstream.kernel.epochs import Epochs
 from synthstream.kernel.tables import Refreshed
 from synthstream.measured import Measured
@@ -246,9 +245,9 @@ def _rows(
         return fitted(own, memory=0.0, then=then, fresh=None if then is None else True)
     start = rows
     if then is not None:
-        beside = fitted(then.measured, start=_as_many(rows, then.measured, asked.seed), memory=_ALL)
+        beside = fitted(then.measured, start=rows, memory=_ALL)
         start = beside if beside.number else rows
-    start = _dated(_as_many(start, own, asked.seed), rows, own, how, asked, until)
+    start = _dated(start, rows, own, how, asked, until)
     return fitted(own, start=start, memory=_ALL, then=then)
 
 
@@ -292,14 +291,6 @@ def _late(own: Measured, column: int, held: NDArray[np.bool_]) -> float:
     late = np.array([float(number) - float(np.sum(counts, where=held))])
     beyond = standing_out(late, of_it**2 + error**2 * np.count_nonzero(held))
     return min(max(float(beyond[0]) / max(float(number), 1.0), 0.0), 1.0)
-
-
-def _as_many(rows: Population, measured: Measured, seed: int) -> Population:
-    """So many of these rows, at random, as were measured; each stands for one event, or for as many as they do."""
-    there, number = len(rows.codes), max(0, round(total_of(measured)))
-    size = number if rows.weights is None else min(number, there)
-    drawn = np.random.default_rng(seed).choice(there, size=size, replace=size > there)
-    return Population(workload=rows.workload, codes=rows.codes[drawn])
 
 
 def _refuse_broken_epochs(mechanism: Epochs, asked: WindowAsked) -> None:
