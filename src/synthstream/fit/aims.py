@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from synthstream.constraints import Group
-from synthstream.fit.beyond import Found, Tables, beyond_noise, freedom, prior, with_slopes
+from synthstream.fit.beyond import Found, Tables, beyond_noise, explained, freedom, prior, with_slopes
 from synthstream.fit.changes import lately, standing_out, towards
 from synthstream.fit.empty import emptied
 from synthstream.fit.grids import with_grids
@@ -382,14 +382,7 @@ def _associations(
     for q, mean, error in of_nests(nests, whole, tables):
         found[q] = mean, error
     found |= {q: (found[q][0] + one, found[q][1]) for q, one in as_ever.items()}
-    squares, told = np.zeros((2, len(margins))), dict[int, FloatArray]()
-    for alike in workload.alike(found):
-        mean, error = map(lines, zip(*(found[q] for q in alike), strict=True))
-        told |= zip(alike, np.stack([np.sum(error, axis=1) / how.taken, np.sum(mean**2, axis=1)], axis=1), strict=True)
-    for q in found:
-        squares[:, list(workload.marginals[q])] += told[q][:, None]
-    alone = np.sqrt(np.minimum(squares[0] / np.maximum(squares[1], SMALLEST), 1.0))
-    alone[squares[1] == 0] = 1.0
+    alone = explained(found, workload, how.taken)
     alone[[c for q in best.shared.means for c in workload.marginals[q]]] = 0.0
     if how.settled:
         for q, independent in independent_tables(workload, plain, margins, rows):

@@ -140,3 +140,20 @@ def prior(chance: FloatArray) -> FloatArray:
 def freedom(shape: tuple[int, ...]) -> int:
     """How many cells of a table are free once all smaller tables are known."""
     return math.prod(size - 1 for size in shape)
+
+
+def explained(found: Found, workload: Workload, taken: float) -> FloatArray:
+    """Of each column the share of its associations that noise explains, in standard deviations, shape ``(columns,)``.
+
+    Args:
+        taken: variances are so many times those of the noise.
+    """
+    squares, told = np.zeros((2, len(workload.sizes))), dict[int, FloatArray]()
+    for alike in workload.alike(found):
+        mean, error = map(lines, zip(*(found[q] for q in alike), strict=True))
+        told |= zip(alike, np.stack([np.sum(error, axis=1) / taken, np.sum(mean**2, axis=1)], axis=1), strict=True)
+    for q in found:
+        squares[:, list(workload.marginals[q])] += told[q][:, None]
+    shares = np.sqrt(np.minimum(squares[0] / np.maximum(squares[1], SMALLEST), 1.0))
+    shares[squares[1] == 0] = 1.0
+    return np.asarray(shares)
