@@ -14,8 +14,10 @@ import polars as pl
 import pytest
 
 from synthstream import Releases, Stream, StreamConfig
+from synthstream.constraints import Grids, Group
 from synthstream.fit.aims import Earlier, aims
 from synthstream.fit.population import Population, fit
+from synthstream.fit.targets import independent_counts, past_of, usual
 from synthstream.measured import Measured
 from synthstream.schema.naming import ANSWERS
 from synthstream.stream.recovery import adopt
@@ -242,6 +244,52 @@ def test_what_goes_together_in_a_window_is_as_in_all_events_where_noise_hides_it
         found = fit(measured, start=every, seed=1, memory=np.inf).codes
         assert 400 < len(found) < 600
         assert np.abs(workload.count(found) / len(found) - counts / 10_000).max() < 0.02  # of 500 at random: .05
+
+
+@pytest.mark.parametrize("noise", [10.0, 150.0])
+def test_what_goes_with_a_place_in_a_window_is_as_in_all_events(noise: float) -> None:
+    """Grids of two and of four cells; nearly all events of a kind lie in one cell."""
+    cells = np.array([[0, 0], [0, 1], [1, 2], [1, 3]])
+    place = Group.of((0, 1), cells, nests=[Grids((0, 1), (1, 2), 1)])
+    kinds = of_two_columns(10_000).codes
+    workload = Workload.all_up_to(2, sizes=(2, 4, 4))
+    every = Population.of(workload, np.column_stack([kinds[:, 0] // 2, kinds]))
+    rng, variance = np.random.default_rng(2), np.where(workload.order < 2, 100.0, noise**2)
+    there = workload.count(every.codes[rng.choice(10_000, 500, replace=False)])
+    values = there + rng.normal(size=workload.cells) * np.repeat(np.sqrt(variance), workload.lengths)
+    measured = Measured(tick=9, workload=workload, values=values, variance=variance)
+    found = fit(measured, start=every, seed=1, memory=np.inf, groups=[place]).codes
+    assert np.mean(found[:, 1] == found[:, 2]) == pytest.approx(np.mean(kinds[:, 0] == kinds[:, 1]), abs=0.04)
+
+
+def test_what_is_known_of_a_window_is_not_taken_for_what_is_known_of_others() -> None:
+    """The newest answer to what tables say is kept, but not that which depends on rows of all events."""
+    every = of_two_columns(2000)
+    apart = Population.of(every.workload, np.column_stack([every.codes[:, 0], np.roll(every.codes[:, 1], 7)]))
+    measured = Measured(
+        tick=9, workload=every.workload, values=every.workload.count(every.codes) / 4.0, variance=np.full(4, 1e4)
+    )
+    alone = fit(measured, seed=1).codes
+    windows = [fit(measured, start=start, seed=1, memory=np.inf).codes for start in (every, apart)]
+    assert np.mean(windows[0][:, 0] == windows[0][:, 1]) > 0.85
+    assert np.mean(windows[1][:, 0] == windows[1][:, 1]) < 0.4
+    assert (fit(measured, seed=1).codes == alone).all()
+
+
+def test_what_goes_together_has_no_cell_below_0_with_other_margins() -> None:
+    every = of_two_columns(1000)
+    past = past_of(exactly(every), every.codes, 1000, np.inf)
+    margins = [np.array([700.0, 100, 100, 100]), np.array([10.0, 10, 10, 970])]
+    ((_, found),) = usual(past, every.workload, [3], margins, 1000)
+    cells = found + independent_counts(margins, 1000)
+    assert cells.min() >= 0
+    assert cells[0, 0] / cells[0, 1] > 5 * cells[1, 0] / cells[1, 1]  # odds stay
+
+
+def exactly(rows: Population) -> Measured:
+    return Measured(
+        tick=9, workload=rows.workload, values=rows.workload.count(rows.codes).astype(float), variance=np.ones(4)
+    )
 
 
 def test_what_goes_together_in_a_window_is_followed_where_it_stands_out() -> None:
