@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from fractions import Fraction
-from itertools import product
+from itertools import combinations, product
 from pathlib import Path
 from typing import Any, Literal
 
@@ -1190,6 +1190,25 @@ def test_of_what_came_between_two_ticks_the_noise_that_both_share_is_out() -> No
     found = clouds.cloud_between(before, now, points)
     assert found.total_variance == pytest.approx(a + b - 2 * shared)
     assert shared > 0
+
+
+def test_an_epoch_that_a_window_cuts_informs_it_as_a_whole_once_it_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    points, fitted = mechanism(), list[tuple[list[Span], int]]()
+    history = drawn(points, stream(9), SeededGate(9))
+    monkeypatch.setattr(clouds, "_fitted", lambda spans, *_, since, **__: fitted.append((spans, since)))
+    within = {"ended": 0, "open": 0}
+    for first, last in combinations(range(len(history)), 2):
+        before, now = ([*(history[t] for t in history[end].needs), history[end]] for end in (first, last))
+        if history[first].closing:
+            continue
+        clouds.cloud_between(before, now, points)
+        spans, since = fitted.pop()
+        ended = history[last].closing or history[last].begun > history[first].begun
+        same = clouds._spans(now if ended else before, points)[history[first].begun]
+        assert spans[since - 1].events == same.events
+        assert spans[since - 1].readings.keys() == same.readings.keys()
+        within["ended" if ended else "open"] += 1
+    assert min(within.values()) > 0
 
 
 def test_the_rest_of_an_open_epoch_has_the_noise_of_both_readings() -> None:

@@ -43,7 +43,8 @@ def cloud_between(before: Sequence[TreeMeasured], now: Sequence[TreeMeasured], m
     """Masses of the events between two ticks.
 
     Epochs that ended before inform the fit alone. The one that was open is divided: what came since is the difference
-    of two readings, where both were taken, and their variances add up.
+    of two readings, where both were taken, and their variances add up. If it has ended since, it informs the fit as a
+    whole: of that more is known than of its part before.
 
     Args:
         before, now: what the estimates of both ticks need, and the ticks' own measurement, in order.
@@ -53,6 +54,8 @@ def cloud_between(before: Sequence[TreeMeasured], now: Sequence[TreeMeasured], m
     own = [span for begun, span in new.items() if begun > then.begun]
     if not then.closing:
         own = [_rest(old[then.begun], new[then.begun]), *own]
+        if end.closing or end.begun > then.begun:
+            old[then.begun] = new[then.begun]
     if own and sum(span.events for span in own) <= 0 < end.total - then.total:  # all of it below 0 by noise
         own[-1] = Span(events=end.total - then.total, readings=own[-1].readings)
     variance = then.variance + end.variance
