@@ -16,16 +16,20 @@ from typer.testing import CliRunner
 
 from synthstream.cli.app import app
 from synthstream.config.config import StreamConfig
+from synthstream.config.synthesis import SynthesizerConfig
 from synthstream.errors import ConfigError
 from synthstream.forecast.planning import Plan, plan
 from synthstream.forecast.rates import Rate
 from synthstream.forecast.warnings import deviation
 from synthstream.kernel.gate import Gate
-from synthstream.kernel.tables import Marginals
+from synthstream.kernel.tables import Marginals, Refreshed
+from synthstream.privacy import Budget
 from synthstream.report.plan_page import plan_page
-from synthstream.synthesizers.assembly import synthesizer_of
+from synthstream.synthesizers.assembly import synthesizer_for, synthesizer_of
 from synthstream.synthesizers.simulation.seeded import SeededGate
+from synthstream.workload import Workload
 from tests.support.configs import AGE, GOOD, SINK, category, number, stream_toml
+from tests.support.gates import ExactGate
 from tests.support.streams import KINDS, text_of
 
 POINTS = text_of("points")
@@ -585,6 +589,23 @@ def test_the_command_says_all_of_it(stream: Path) -> None:
     ):
         assert words in result.output
     assert "…" not in result.output, "a number that is cut off would be another number"
+
+
+@pytest.mark.parametrize(("horizon", "ticks"), [(2, 2), (40, 40), (1000, 90), (None, 90)])
+def test_the_state_is_told_with_the_counts_of_all_refreshes(horizon: int | None, ticks: int) -> None:
+    workload, budget = Workload.all_up_to(2, sizes=(5, 6, 7)), Budget(epsilon=1.0, delta=1e-9)
+    made = synthesizer_for(SynthesizerConfig(), workload=workload, budget=budget, horizon=horizon)
+    mechanism, gate = made.mechanism, ExactGate()
+    assert isinstance(mechanism, Refreshed)
+    state = mechanism.init()
+    for _ in range(ticks):
+        state, _ = mechanism.step(state, np.zeros(workload.cells, dtype=np.int64), gate)
+    held, told = sum(array.nbytes for array in state.values()), made.state_bytes(horizon)
+    spare = 2 * 16 * workload.cells + 1000  # of bursts; and times of refreshes
+    if horizon == ticks:
+        assert told - spare <= held <= told + 1000
+    else:
+        assert held < told < 4 * held
 
 
 def test_the_command_can_leave_the_simulation_out(stream: Path) -> None:
