@@ -11,6 +11,7 @@ from typing import Any
 import polars as pl
 import pytest
 
+from synthstream.config import synthesis
 from synthstream.config.config import StreamConfig, load
 from synthstream.config.differing import differences
 from synthstream.config.synthesis import SynthesizerConfig
@@ -19,7 +20,7 @@ from synthstream.ingest.draft import draft
 from synthstream.kernel.tables import Refreshed
 from synthstream.kinds import EDITION
 from synthstream.privacy import Budget
-from synthstream.synthesizers.assembly import synthesizer_for
+from synthstream.synthesizers.assembly import synthesizer_for, synthesizer_of
 from synthstream.workload import Workload
 from tests.support.configs import GOOD
 from tests.support.streams import text_of
@@ -73,6 +74,19 @@ def test_how_often_is_kept_where_it_is_said() -> None:
     assert SynthesizerConfig(growth=1.05).measures(budget, workload, horizon=365) == "always"  # remembers too much
     assert SynthesizerConfig(growth=1.3).refresh_growth(workload, 365) == 1.3
     assert SynthesizerConfig(growth=1.05, measure="refresh").refresh_growth(workload, 365) == 1.05
+
+
+def test_after_a_cut_the_ticks_that_are_left_say_how_often(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What settings tell of refreshes is what the mechanism does, on both sides."""
+    monkeypatch.setattr(synthesis, "_MOST_REMEMBERED", 30 * 30)
+    long = GOOD.replace("horizon = 8", "horizon = 80").replace("until = 2026-01-06\n", "")
+    (tmp_path / "old.toml").write_text(long)
+    (tmp_path / "new.toml").write_text(long + '[after]\nconfig = "old.toml"\n')
+    config = load(tmp_path / "new.toml").begun_as({"edition": EDITION, "cuts": [{"tick": 40, "edition": EDITION}]})
+    for life, growth in zip(config.lives, (1.2, 1.1), strict=True):
+        made = synthesizer_of(life).mechanism
+        assert isinstance(made, Refreshed)
+        assert json.loads(life.public_json())["synthesizer.growth"] == made.growth == growth
 
 
 def test_a_section_in_single_brackets_among_others_is_told() -> None:

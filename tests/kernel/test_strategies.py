@@ -113,3 +113,9 @@ def test_an_event_is_counted_once_whenever_refreshes_come(
             for marginal in larger:
                 counted = measured.marginal(marginal)[0].sum()
                 assert counted == pytest.approx(int(at <= tick), abs=2 * mechanism.resolution)
+
+
+def test_refreshes_that_a_state_remembers_are_those_of_the_horizon_and_of_bursts() -> None:
+    assert [RefreshTimes(1.1, horizon).remembered for horizon in (1, 3, 365, None)] == [1, 3, 48, 78]
+    assert [RefreshTimes(1.1, horizon, 2).remembered for horizon in (1, 3, 365, None)] == [1, 3, 50, 78]
+    assert RefreshTimes(1.4, 10**9).remembered == 62
