@@ -17,7 +17,7 @@ from synthstream import Releases, Stream, StreamConfig
 from synthstream.constraints import Grids, Group
 from synthstream.fit.aims import Earlier, aims
 from synthstream.fit.population import Population, fit
-from synthstream.fit.targets import independent_counts, past_of, usual
+from synthstream.fit.targets import independent_counts, past_of, rescaled, usual
 from synthstream.measured import Measured
 from synthstream.schema.naming import ANSWERS
 from synthstream.stream.recovery import adopt
@@ -284,6 +284,28 @@ def test_what_goes_together_has_no_cell_below_0_with_other_margins() -> None:
     cells = found + independent_counts(margins, 1000)
     assert cells.min() >= 0
     assert cells[0, 0] / cells[0, 1] > 5 * cells[1, 0] / cells[1, 1]  # odds stay
+
+
+def test_what_goes_together_is_carried_to_other_margins_by_twice_at_most() -> None:
+    with_margins = rescaled(np.array([3.0, 3.0, 3.0]), np.array([1.0, 4.0, 0.0]), np.array([10.0, 2.0, 0.0]), 0.0)
+    assert with_margins.tolist() == [6.0, 1.5, 0.0]
+
+
+@pytest.mark.parametrize("part", [0.25, 4.0])
+def test_larger_tables_of_other_ticks_than_a_windows_go_together_as_in_all_events(part: float) -> None:
+    """However many more, or fewer, events those are."""
+    every = of_two_columns(10_000)
+    workload, variance = every.workload, np.array([1.0, 100.0, 100.0, 200.0**2])
+    shares, rng = workload.count(every.codes) / 10_000, np.random.default_rng(3)
+    noise = rng.normal(size=workload.cells) * np.repeat(np.sqrt(variance), workload.lengths)
+    larger, own = (
+        Measured(tick=9, workload=workload, values=number * shares + noise, variance=variance)
+        for number in (1000.0, 1000 * part)
+    )
+    then = Earlier(larger, variance, window=True)
+    found = fit(own, start=every, seed=1, memory=np.inf, then=then).codes
+    assert len(found) == pytest.approx(1000 * part, abs=5)
+    assert np.abs(workload.count(found) / len(found) - shares).max() < 0.03
 
 
 def exactly(rows: Population) -> Measured:

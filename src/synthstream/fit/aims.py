@@ -331,8 +331,10 @@ def _carried(known: _Known, measured: Measured, then: Earlier, allowed: Mapping[
     ]
     use_margins(joints, counts, margins)
     base = dict(independent_tables(workload, known.news, known.margins, max(0, round(known.total))))
+    # A window may have many more events than its larger tables count.
+    more = max(rows / max(known.total, 1.0), 1.0) if then.window else 1.0
     for q, now in independent_tables(workload, known.news, margins, rows):
-        factor = rescaled(np.ones_like(now), base[q], now, 0.0 if then.window else 0.5)
+        factor = rescaled(np.full_like(now, more), more * base[q], now, 0.0 if then.window else 0.5)
         association, error = known.news[q]
         carried[q] = association * factor, error * factor**2
     return _Known(total, counts, variances, left, margins, carried, joints, known.alone, known.doubts)
