@@ -73,6 +73,7 @@ def test_how_often_is_kept_where_it_is_said() -> None:
     workload, budget = Workload.all_up_to(2, sizes=(10,) * 100), Budget(epsilon=1.0, delta=1e-9)
     assert SynthesizerConfig(growth=1.05).measures(budget, workload, horizon=365) == "always"  # remembers too much
     assert SynthesizerConfig(growth=1.3).refresh_growth(workload, 365) == 1.3
+    assert SynthesizerConfig(growth=1.5).refresh_growth(workload, 365) == 1.5  # what it is in epochs if not said
     assert SynthesizerConfig(growth=1.05, measure="refresh").refresh_growth(workload, 365) == 1.05
 
 
