@@ -118,3 +118,11 @@ def test_fewer_pairs_tell_more_of_columns_that_are_related_to_their_neighbours()
         rows = fit(Measured(tick=29, workload=workload, values=noisy, variance=variance), seed=1)
         errors.append(np.abs(rows.counts(every) - every.count(codes)).sum())
     assert errors[1] < 0.9 * errors[0]
+
+
+@pytest.mark.parametrize(
+    ("values", "measure", "told"), [(200, "refresh", True), (200, "auto", False), (9, "auto", False)]
+)
+def test_a_state_that_no_database_keeps_is_told(values: int, measure: str, told: bool) -> None:
+    config = StreamConfig.from_toml(text(14, values, f'synthesizer = {{ measure = "{measure}" }}'))
+    assert any("would stop at that tick" in note for note in plan(config, rows=False).notes) == told

@@ -22,7 +22,7 @@ from synthstream.forecast.parts import of_the_cut
 from synthstream.forecast.rates import Rate, moments_of, until
 from synthstream.forecast.several import in_periods
 from synthstream.forecast.warnings import Caution, cautions_of, notes_of
-from synthstream.forecast.wide import Proposal, proposed, too_long
+from synthstream.forecast.wide import Proposal, proposed, too_large, too_long
 from synthstream.privacy import Budget, Claim
 from synthstream.release.display import framed
 from synthstream.schema.clock import Clock
@@ -254,6 +254,7 @@ def plan(
     moments, per_tick = moments_of(clock, at_ticks), rate.per_tick(clock)
     long = too_long(made.tables, len(moments), epochs=config.measures == "epochs") if rows is None else ""
     rows = rows is not False and not long
+    large = too_large(made.tables, state := made.state_bytes(clock.horizon))
     budgets = _of_budgets(config, moments, per_tick, track if rows else None)
     forecasts, claim, promise = budgets[0].forecasts, claim_of(config, made.mechanism), promise_of(config).facts
     middle = forecasts[max(len(forecasts) - 2, 0)]  # not the end: most of the releases come before
@@ -273,7 +274,7 @@ def plan(
         unforeseen=made.unforeseen,
         tables={} if made.tables is None else dict(sorted(Counter(map(len, made.tables.workload.marginals)).items())),
         cells=made.cells,
-        state_bytes=made.state_bytes(clock.horizon),
+        state_bytes=state,
         tick_bytes=100 if made.tables is None else 3 * made.cells,  # measured: 2 to 3 bytes for each compressed count
         release_seconds=made.seconds(Expected(config.schema, [*moments], per_tick)) if rows else None,
         expected=rate,
@@ -282,7 +283,7 @@ def plan(
         budgets=tuple(sorted(budgets, key=lambda budgeted: budgeted.epsilon)),
         largest_words=_largest_words(forecasts, made.bound_covers),
         cautions=cautions_of(config, claim, stderr, rate, assumed=rate is _ASSUMED),
-        notes=(*filter(None, (in_periods(config), long)), *notes_of(config, at_ticks), *of_cut),
+        notes=(*filter(None, (in_periods(config), long, large)), *notes_of(config, at_ticks), *of_cut),
         proposal=proposed(config, ticks=middle.ticks, events=middle.events, asked=middle.asked),
     )
 

@@ -18,6 +18,8 @@ from synthstream.workload import FloatArray, Workload
 _WIDE = 20
 # A weak association of two columns, as Cramer's V, and how many standard deviations of the noise it must stand out.
 _WEAK, _OUT = 0.1, 2.0
+# SQLite keeps no blob of more bytes.
+_LARGEST_STATE = 1_000_000_000
 # From one distance that is tried to the next.
 _STEP = 1.25
 # Rows are left out where to simulate them takes longer, in seconds of one core; what each of the _FITS for one time
@@ -123,3 +125,14 @@ def _rising(workload: Workload, variance: FloatArray, events: float) -> tuple[in
     size = (events * _WEAK) ** 2 * (shapes.min(axis=1) - 1) / np.prod(shapes, axis=1)
     rises = (freedom > 0) & (size > _OUT * variance[pairs] * np.sqrt(2 * freedom))
     return len(pairs), int(rises.sum())
+
+
+def too_large(mechanism: TableMechanism | None, state: int) -> str:
+    """That counts become more than the state's database can keep; empty if they do not. ``state``: their bytes."""
+    if mechanism is None or state < _LARGEST_STATE:
+        return ""
+    return (
+        f"Counts of the state become {state / 1e6:,.0f} MB, and its database keeps no more than "
+        f"{_LARGEST_STATE / 1e6:,.0f} MB: the stream would stop at that tick for good. Ask for fewer tables, with near "
+        "or marginals."
+    )
