@@ -119,3 +119,4 @@ def test_refreshes_that_a_state_remembers_are_those_of_the_horizon_and_of_bursts
     assert [RefreshTimes(1.1, horizon).remembered for horizon in (1, 3, 365, None)] == [1, 3, 48, 78]
     assert [RefreshTimes(1.1, horizon, 2).remembered for horizon in (1, 3, 365, None)] == [1, 3, 50, 78]
     assert RefreshTimes(1.4, 10**9).remembered == 62
+    assert RefreshTimes(1.01, None).remembered == 96  # then the counter begins anew

@@ -170,7 +170,9 @@ class RefreshTimes:
     @property
     def remembered(self) -> int:
         """Refreshes whose counts a state holds in the end; without a horizon, after ten thousand ticks."""
-        return len(self.up_to(_LONG - 1).ticks) if self.horizon is None else len(self.ages) + self.spare
+        if self.horizon is None:
+            return min(len(self.up_to(_LONG - 1).ticks), _ENDLESS)
+        return len(self.ages) + self.spare
 
     def comes(self, tick: int) -> bool:
         """Whether tables are refreshed at the end of this tick."""
