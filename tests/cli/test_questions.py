@@ -12,11 +12,12 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from synthstream import Stream
-from synthstream.cli.answering import give, tell_of_steps
+from synthstream.cli.answering import give, tell_of_steps, tell_of_window
 from synthstream.cli.app import app
 from synthstream.cli.reading import apart
 from synthstream.config.config import load
 from synthstream.errors import SynthstreamError
+from synthstream.publish.published import releases
 from synthstream.schema.clock import Clock
 from tests.support.configs import number
 from tests.support.gates import ExactGate
@@ -154,6 +155,28 @@ def test_where_no_cell_can_be_compared_nothing_is_said_of_chance(tmp_path: Path)
         "compare", tmp_path, "ward", "x", "--then", "2026-01-01", "2026-01-04", "--now", "2026-01-04", "2026-01-06"
     )
     assert "With --then 2026-01-01 2026-01-03 --now 2026-01-03 2026-01-07 they can" in found.stderr
+
+
+def test_a_table_of_a_window_says_which_ticks_are_measured_and_where_rows_are_far_from_that(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows(400, 1).write_parquet(tmp_path / "rows-1.parquet")
+    config = configured(tmp_path, "refresh")
+    with Stream(config, gates=lambda _: ExactGate()) as stream:
+        list(stream.run())
+    dates = ("2026-01-05", "2026-01-06")
+    told = say("table", tmp_path, "ward", "x", "--between", *dates).stderr
+    assert "measured counts events from 2026-01-05 to before 2026-01-07, ticks 4 to 5: such" in told
+    assert "measured counts" not in say("table", tmp_path, "ward", "--between", *dates).stderr
+    assert "measured counts" not in say("table", tmp_path, "ward", "x").stderr
+    window = releases(config).between(*dates)
+    found = window.table(["ward"])
+    first, stderr = pl.int_range(pl.len()) == 0, found["stderr"][0]
+    for far, words in ((3.0, ""), (9.0, "stderr from measured in 1 line: there, trust measured.")):
+        beside = pl.when(first).then(pl.col("measured") + far * stderr).otherwise("measured").alias("count")
+        tell_of_window(found.with_columns(beside), window, config)
+        told = capsys.readouterr().err
+        assert words in told if words else not told
 
 
 def test_tables_that_no_tick_measures_are_not_said_to_count_other_ticks(tmp_path: Path) -> None:

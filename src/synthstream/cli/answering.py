@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import shlex
 from collections.abc import Mapping, Sequence
 from datetime import time
 from pathlib import Path
+from statistics import NormalDist
 
 import polars as pl
 import typer
@@ -47,6 +49,8 @@ _OF_EPOCHS = (
     "measured: each table of this stream counts one epoch alone, so that none tells of all events. Ask for whole "
     "epochs, which are added up: --between {start} and the end of one; of other dates a message names the ends."
 )
+# How often count may be called far from measured where noise alone is between them.
+_BY_CHANCE = 0.0025
 _OF_CHOICE = (
     " Such tables are measured in some epochs alone, and tell of a window only if each of its epochs has them: ask of "
     "one epoch."
@@ -78,14 +82,8 @@ def inside(
     tell_of(release, lower, upper)
     if isinstance(release, TableRelease):
         found = release.mass(lower, upper, where=where)
-        first, last = getattr(release, "first", 0), release.tick
-        if found["measured"] is not None and (found["since"], found["measured_at"]) != (first, last):
-            start, end = clock.begins(found["since"]), clock.begins(found["measured_at"] + 1)
-            typer.echo(
-                f"measured counts events from {start} to before {end}, ticks {found['since']} to "
-                f"{found['measured_at']}: such tables are measured at refreshes, not at every tick.",
-                err=True,
-            )
+        if found["measured"] is not None:
+            _tell_of_ticks(found["since"], found["measured_at"], release, clock)
         named = [column for column in release.schema.districts.values() if column.name in (where or "")]
         asked = {axis.name for axis in lower.columns} if isinstance(lower, Domain) else {*lower, *upper}
         own = any(asked & {*column.sources} for column in named)
@@ -96,6 +94,41 @@ def inside(
     if where is not None or not isinstance(release, PointRelease):
         raise ConfigError("--where: a stream of points has no columns beside its coordinates; leave it out.")
     return pl.DataFrame([release.mass(lower, upper)], schema_overrides={"measured": pl.Float64, "stderr": pl.Float64})
+
+
+def _tell_of_ticks(since: int, measured_at: int, release: Release, clock: Clock) -> bool:
+    """Whether all ticks that are asked about are measured, and no others; say so if not."""
+    if (since, measured_at) == (getattr(release, "first", 0), release.tick):
+        return True
+    start, end = clock.begins(since), clock.begins(measured_at + 1)
+    typer.echo(
+        f"measured counts events from {start} to before {end}, ticks {since} to {measured_at}: such tables are "
+        "measured at refreshes, not at every tick.",
+        err=True,
+    )
+    return False
+
+
+def tell_of_window(found: pl.DataFrame, release: Release, config: StreamConfig) -> None:
+    """Say so where what is measured counts other ticks than a window, or where its rows are far from it.
+
+    Rows of a window begin as those of other ticks: where few events of one value came in these, they have few.
+    """
+    known = found.filter(pl.col("measured").is_not_null())
+    if not isinstance(release, Spanning) or known.is_empty():
+        return
+    ticks = known.select("since", "measured_at").unique() if "measured_at" in known.columns else known.clear()
+    if len(ticks) == 1:
+        since, measured_at = ticks.row(0)
+        if not _tell_of_ticks(since, measured_at, release, config.clock):
+            return
+    share = _BY_CHANCE / 2 / len(known)
+    # Of Gaussian noise, or of Laplace noise, of one draw at the most.
+    limit = -math.log(2 * share) / math.sqrt(2) if config.privacy.budget.pure else -NormalDist().inv_cdf(share)
+    far = known.filter((pl.col("count") - pl.col("measured")).abs() > limit * pl.col("stderr"))
+    if len(far):
+        lines = "1 line" if len(far) == 1 else f"{len(far):,} lines"
+        typer.echo(f"count is more than {limit:.1f} stderr from measured in {lines}: there, trust measured.", err=True)
 
 
 def unmeasured(release: Release, config: StreamConfig, unknown: str) -> str:

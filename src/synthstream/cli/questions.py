@@ -130,7 +130,7 @@ def table_command(
 
     From a web server: synthstream table https://data.example.org/evictions zone --between 2015-01-01 2016-01-01 --csv
     """
-    from synthstream.cli.answering import give, inside, polygons_in, tell_of_counts, tell_of_cuts
+    from synthstream.cli.answering import give, inside, polygons_in, tell_of_counts, tell_of_cuts, tell_of_window
     from synthstream.publish.published import releases
     from synthstream.release.points import PointRelease
 
@@ -151,6 +151,7 @@ def table_command(
     else:
         found = release.table(columns, where=condition, model_error=model_error)
         _tell_of_gaps(release, found, columns, condition, published.config)
+        tell_of_window(found, release, published.config)
     typer.echo(f"{release.name}: {release.about}", err=True)
     tell_of_counts(published.config, over_time=between is not None)
     for column in columns:
