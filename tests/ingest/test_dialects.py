@@ -250,6 +250,7 @@ def test_a_row_of_several_lines_is_not_cut_so_that_it_takes_others(monkeypatch: 
     ("old", "new", "advice"),
     [
         ('delimiter = ";"\n', "", 'Its header has all columns with delimiter = ";" in [source], for all files.'),
+        ('delimiter = ";"\n', "", "for all files. If others are not so, write this one anew as they are."),
         ('encoding = "windows-1252"\n', "", 'columns with encoding = "windows-1252" in [source], for all files.'),
         ("when", "wann", "is missing"),
         (

@@ -253,7 +253,8 @@ class FileSource:
             return f" {said.format(path.name)}"
         if keys := self.mended(path):
             said = " and ".join(f"{key} = {value}" for key, value in keys.items())
-            return f" Its header has all columns with {said} in [source], for all files."
+            other = "If others are not so, write this one anew as they are."
+            return f" Its header has all columns with {said} in [source], for all files. {other}"
         names = self.names(path)
         if "\N{REPLACEMENT CHARACTER}" in "".join(names):
             return f" The line of its header is no text in {self.dialect.encoding}."
