@@ -211,6 +211,15 @@ def test_what_is_told_of_a_column_defines_nothing_and_stands_in_the_descriptions
     assert "2 bins that begin at 0, 18" in field.description
 
 
+def test_readers_are_told_which_weekday_is_1() -> None:
+    parts = '[[columns]]\nname = "{0}"\ntype = "datetime"\npart = "{0}"\n'
+    config = StreamConfig.from_toml(stream_toml(parts.format("weekday") + parts.format("hour")))
+    weekday, hour = (field.description for field in rows_fields(config, {}))
+    assert "from 1 to 7. Monday is 1." in weekday
+    assert "from 0 to 23." in hour
+    assert "Monday" not in hour
+
+
 @pytest.mark.parametrize(
     ("found", "ends"),
     [

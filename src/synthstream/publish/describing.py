@@ -161,6 +161,7 @@ def _of_times(column: Datetime) -> FieldFacts:
     if column.part is not None:
         low, high = int(column.edges[0]), int(column.edges[-1]) - 1
         words = f"The {column.part} of a time {zone}, from {low} to {high}."
+        words += " Monday is 1." if column.part == "weekday" else ""
         return FieldFacts(column.name, "integer", words, minimum=low, maximum=high)
     begin, end = (None if t is None else t.replace(tzinfo=None).isoformat() for t in (column.min, column.max))
     words = f"A time {zone}. Counted in {column.bins} equal bins. {_INVENTED}"
