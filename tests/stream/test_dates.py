@@ -164,6 +164,52 @@ def test_rows_of_a_window_are_dated_in_it(tmp_path: Path, kind: str, begin: int)
     assert older(config, begin, 8) < 0.1
 
 
+def of_part(folder: Path, kind: str, part: str, *, until: str) -> StreamConfig:
+    config_of(folder, kind, until=until)
+    text = (
+        (folder / f"{until}.toml")
+        .read_text()
+        .replace("min = 2026-01-01\nmax = 2026-01-31\nbins = 30", f'part = "{part}"')
+    )
+    return StreamConfig.from_toml(text, base=folder)
+
+
+@pytest.mark.parametrize(("kind", "begin"), [("always", 7), ("refresh", 7), ("epochs", 5)])
+@pytest.mark.parametrize("part", ["day", "weekday"])
+def test_rows_of_a_window_have_its_parts_of_the_calendar(tmp_path: Path, kind: str, begin: int, part: str) -> None:
+    """Drawn to those of all events, most would be of other days; half of the events of a day more come on the 6th."""
+    more = rows(4000, 1).filter(pl.col("when").dt.day() == 6).head(250)
+    pl.concat([rows(4000, 1), more]).write_parquet(tmp_path / "rows-1.parquet")
+    config = of_part(tmp_path, kind, part, until="2026-01-09")
+    with Stream(config, gates=loud) as stream:
+        list(stream.run())
+    found = Releases(config).between(begin, 8).rows()["day"]
+    first = begin + 1 if part == "day" else (begin + 3) % 7 + 1  # tick 0 is January 1st, a Thursday
+    days = {(first + k - 1) % (31 if part == "day" else 7) + 1 for k in range(8 - begin)}
+    assert int(found.is_in([*days]).sum()) > 0.75 * len(found)
+    assert found.n_unique() >= len(days)
+
+
+def test_a_part_of_the_calendar_forbids_no_row(tmp_path: Path) -> None:
+    """A row may be late by a year, and its time from before the stream."""
+    made = synthesizer_of(of_part(tmp_path, "refresh", "month", until="2026-01-05"))
+    assert isinstance(made, OfTables)
+    assert made.how.dates is not None
+    assert made.how.dates.possible(3) == []
+    assert made.how.at(3).groups == ()
+
+
+def test_time_that_passes_has_parts_of_the_calendar() -> None:
+    clock = Clock(start=datetime(2025, 12, 30), every="12h", horizon=None, column="when", timezone="Europe/Berlin")
+    parts = {k: Datetime(name=part, part=part) for k, part in enumerate(("minute", "hour", "month", "weekday"))}  # type: ignore[arg-type]
+    found = Dates(clock=clock, columns={}, parts=parts, begun=2).passed(-2, 3)  # three days, on the clock's own wall
+    assert found[0][:60] == pytest.approx(np.full(60, 1 / 60))
+    assert found[1][:24] == pytest.approx(np.full(24, 1 / 24))
+    assert found[2][[0, 11]] == pytest.approx([1 / 3, 2 / 3])
+    assert found[3][[1, 2, 3]] == pytest.approx([1 / 3] * 3)
+    assert [one[-1] for one in found.values()] == [0.0] * 4  # missing
+
+
 @pytest.mark.parametrize("kind", ["always", "refresh", "epochs"])
 def test_rows_of_a_window_are_older_where_most_came_late(tmp_path: Path, kind: str) -> None:
     frame, day = rows(4000, 1), pl.col("when").dt.day()
@@ -179,10 +225,9 @@ def test_rows_of_a_window_are_older_where_most_came_late(tmp_path: Path, kind: s
     ("said", "becomes"),
     [
         ('from = "when"', 'from = "other"'),
-        ("min = 2026-01-01\nmax = 2026-01-31\nbins = 30", 'part = "day"'),
         ("bins = 30", 'bins = 30\ntimezone = "Asia/Tokyo"'),
     ],
-    ids=["another column", "a part of the calendar", "another zone"],
+    ids=["another column", "another zone"],
 )
 def test_columns_of_which_the_clock_does_not_tell_are_left_alone(tmp_path: Path, said: str, becomes: str) -> None:
     text = text_of("refresh") + DAY

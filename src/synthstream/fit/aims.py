@@ -99,7 +99,8 @@ class Earlier(NamedTuple):
         window: whether these are not running counts, but those of a window, and of the ticks around it that larger
             tables count: of some codes there may be none now.
         single: groups of one column, as they were then.
-        expected: of some columns, which shares codes are expected to have among the rows since, shape ``(codes,)``.
+        expected: of some columns, which shares codes are expected to have among the rows since, or in the window, shape
+            ``(codes,)``.
     """
 
     measured: Measured
@@ -312,7 +313,10 @@ def _carried(known: _Known, measured: Measured, then: Earlier, allowed: Mapping[
         part, (c,), noise = workload.slice_of(marginal), marginal, float(noises[q])
         news = measured.values[part] + pull[q] * (counts[c] - before.values[part])
         grown = counts[c] * (max(total, 1.0) / max(known.total, 1.0))
-        if new > 0 and (like := then.expected.get(c, coming[c] if coming else None)) is not None:
+        like = then.expected.get(c, coming[c] if coming else None)
+        if like is not None and then.window:
+            news, grown = measured.values[part], total * like
+        elif like is not None and new > 0:
             grown = towards(news, grown, counts[c] + new * like, noise)
         gap = news - grown
         followed = standing_out(gap, noise, most, grown)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 import numpy as np
@@ -16,6 +16,9 @@ from synthstream.schema.clock import Clock
 from synthstream.schema.columns import Column
 from synthstream.workload import FloatArray
 
+# At so many moments, at most, it is looked which parts of the calendar they are in.
+_MOMENTS = 100_000
+
 
 @dataclass(frozen=True, kw_only=True)
 class Dates:
@@ -24,6 +27,7 @@ class Dates:
     Args:
         clock: of the stream.
         columns: by position, on the clock's own wall.
+        parts: columns that hold a calendar part of it, such as the weekday, likewise. Any row may have any code.
         begun: the tick of the stream from which ticks are counted.
 
     Example:
@@ -37,6 +41,7 @@ class Dates:
 
     clock: Clock
     columns: Mapping[int, Datetime]
+    parts: Mapping[int, Datetime] = field(default_factory=dict)
     begun: int = 0
 
     @classmethod
@@ -45,10 +50,12 @@ class Dates:
         found = {
             c: column
             for c, column in enumerate(columns)
-            if isinstance(column, Datetime) and column.part is None
+            if isinstance(column, Datetime)
             if (column.read_from, column.timezone) == (clock.column, clock.timezone)
         }
-        return cls(clock=clock, columns=found) if found else None
+        parts = {c: column for c, column in found.items() if column.part is not None}
+        whole = {c: column for c, column in found.items() if c not in parts}
+        return cls(clock=clock, columns=whole, parts=parts) if found else None
 
     def possible(self, tick: int) -> list[Group]:
         """For each column of which some are not, the codes that a row may have that was counted up to a tick."""
@@ -65,6 +72,27 @@ class Dates:
         for c, column in self.columns.items():
             parts = np.diff(np.clip([-math.inf, *column.edges[1:-1], math.inf], start, end)) / (end - start)
             found[c] = np.append(parts, np.zeros(column.size - parts.size))
+        return found
+
+    def passed(self, first: int, last: int) -> dict[int, FloatArray]:
+        """What share of the time of some ticks has each code of a calendar part, by column.
+
+        Args:
+            first, last: ticks; below 0 for those of the stream before ``begun``.
+
+        Example:
+            >>> weekday = Datetime(name="weekday", part="weekday")
+            >>> clock = Clock(start=datetime(2026, 1, 1), every="1d", horizon=None, column="at")
+            >>> Dates(clock=clock, columns={}, parts={0: weekday}).passed(0, 1)[0].tolist()  # Thursday and Friday
+            [0.0, 0.0, 0.0, 0.5, 0.5, 0.0, 0.0, 0.0]
+        """
+        start, end = self._at(first), self._at(last + 1)
+        found = {}
+        for c, column in self.parts.items():
+            step = max(60.0 if column.part == "minute" else 3600.0, (end - start) / _MOMENTS)
+            at = np.arange(start + min(step, end - start) / 2, end, step)
+            codes = column.encode(pl.Series((at * 1e6).astype(np.int64)).cast(pl.Datetime("us")))
+            found[c] = np.bincount(codes, minlength=column.size) / at.size
         return found
 
     def in_time(self, end: datetime, cells: Sequence[pl.Series]) -> list[pl.Series]:

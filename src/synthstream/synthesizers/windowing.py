@@ -28,7 +28,7 @@ from synthstream.release.series import only
 from synthstream.schema.dates import Dates
 from synthstream.strategies.times import Refreshes
 from synthstream.synthesizers.contract import Synthesizer, WindowAsked, Windowed
-from synthstream.workload import Workload
+from synthstream.workload import FloatArray, Workload
 
 # Rows of a window keep the shares of all events up to its end, except where the window's own measurement stands out of
 # its noise. So they remember past ticks without end.
@@ -58,7 +58,7 @@ class RowFitting(NamedTuple):
 
     def pooled(self, history: Sequence[Measured], **known: Any) -> Measured:
         """What epochs tell together: see :func:`synthstream.fit.pooling.pooled`."""
-        expected = None if self.dates is None else self.dates.shares
+        expected = self.dates.shares if self.dates is not None and self.dates.columns else None
         return pooled(history, groups=self.groups, expected=expected, **known)
 
     def fit(self, measured: Measured, **how: Any) -> Population:
@@ -247,34 +247,30 @@ def _rows(
     if then is not None:
         beside = fitted(then.measured, start=rows, memory=_ALL)
         start = beside if beside.number else rows
-    start = _dated(start, rows, own, how, asked, until)
+    start, dated = _dated(start, rows, own, how, asked, until)
+    if then is not None:
+        then = then._replace(expected=dated)
     return fitted(own, start=start, memory=_ALL, then=then)
 
 
 def _dated(
     start: Population, rows: Population, own: Measured, how: RowFitting, asked: WindowAsked, until: int | None
-) -> Population:
+) -> tuple[Population, dict[int, FloatArray]]:
     """Rows of which most are dated within the window: all but a share that is late by what was measured of the window,
-    as far as noise does not explain it.
+    as far as noise does not explain it. And the shares that codes have then, by column.
 
     Args:
-        rows: of all events up to a tick, ``until``, or to the window's last one: days until then get rows in proportion
-            to theirs, others evenly.
+        rows: of all events up to a tick, ``until``, or to the window's last one.
     """
     if (dates := how.dates) is None:
-        return start
-    codes, rng, first = start.codes, np.random.default_rng([asked.seed, 1]), asked.first - asked.start
-    whole = dates.shares(first, asked.last - asked.start)
-    until = asked.last if until is None else until
-    told = dates.shares(first, until - asked.start) if until >= asked.first else {}
+        return start, {}
+    codes, rng, found = start.codes, np.random.default_rng([asked.seed, 1]), dict[int, FloatArray]()
     tied = {c for group in how.groups if len(group.columns) > 1 for c in group.columns}
-    for c in [c for c in whole if (c,) in own.workload.place and c not in tied]:
-        shares, late = whole[c].copy(), np.flatnonzero(whole[c][codes[:, c]] == 0)
-        known = told[c] > 0 if told else np.zeros(shares.size, dtype=np.bool_)
-        held = np.bincount(rows.codes[:, c], minlength=shares.size)[known]
-        if held.any():
-            shares[known] = shares[known].sum() * held / held.sum()
-        in_time = len(codes) - min(late.size, round(len(codes) * _late(own, c, whole[c] > 0)))
+    for c, (shares, held) in _in_window(dates, rows, asked, asked.last if until is None else until).items():
+        if (c,) not in own.workload.place or c in tied or not shares.any():
+            continue
+        late = np.flatnonzero(~held[codes[:, c]])
+        in_time = len(codes) - min(late.size, round(len(codes) * _late(own, c, held)))
         made = [codes[rng.choice(late, size=len(codes) - in_time, replace=False)]]
         for code, number in enumerate(rng.multinomial(in_time, shares / shares.sum()).tolist()):
             there = rng.permutation(np.flatnonzero(codes[:, c] == code))[:number]
@@ -282,7 +278,32 @@ def _dated(
             more[:, c] = code
             made += [codes[there], more]
         codes = np.concatenate(made)
-    return Population(workload=start.workload, codes=codes)
+        found[c] = np.bincount(codes[:, c], minlength=shares.size) / max(len(codes), 1)
+    return Population(workload=start.workload, codes=codes), found
+
+
+def _in_window(
+    dates: Dates, rows: Population, asked: WindowAsked, until: int
+) -> dict[int, tuple[FloatArray, NDArray[np.bool_]]]:
+    """Of each column of dates, in what proportion rows of a window that come in time have its codes, and which may be.
+
+    Bins until the end of what ``rows`` are of get rows in proportion to theirs, others evenly; parts of the calendar in
+    proportion to the time that they have in the window, and to how many rows there were in as much time before.
+    """
+    first, last, found = asked.first - asked.start, asked.last - asked.start, {}
+    told = dates.shares(first, until - asked.start) if until >= asked.first else {}
+    for c, whole in dates.shares(first, last).items():
+        shares, known = whole.copy(), told[c] > 0 if told else np.zeros(whole.size, dtype=np.bool_)
+        held = np.bincount(rows.codes[:, c], minlength=shares.size)[known]
+        if held.any():
+            shares[known] = shares[known].sum() * held / held.sum()
+        found[c] = shares, whole > 0
+    ever = dates.passed(-asked.start, until - asked.start) if dates.parts else {}
+    for c, time in dates.passed(first, last).items():
+        held, some = np.bincount(rows.codes[:, c], minlength=time.size), ever[c] > 0
+        often = np.where(some, held / np.where(some, ever[c], 1.0), held[some].sum())
+        found[c] = time * often, time > 0
+    return found
 
 
 def _late(own: Measured, column: int, held: NDArray[np.bool_]) -> float:
