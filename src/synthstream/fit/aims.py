@@ -296,9 +296,8 @@ def _carried(known: _Known, measured: Measured, then: Earlier, allowed: Mapping[
     workload, before = measured.workload, then.measured
     pull = then.shared / np.maximum(before.variance, SMALLEST)
     noises = np.maximum(measured.variance - pull**2 * before.variance, SMALLEST)
-    small = workload.order < 2
     now, past = (np.add.reduceat(m.values, workload.offsets[:-1]) for m in (measured, before))
-    weight = small / (noises * workload.lengths)
+    weight = (workload.order < 2) / (noises * workload.lengths)
     steady = known.total * (measured.tick + 1) / (before.tick + 1)
     found = float(np.sum(weight * (now + pull * (known.total - past))) / np.sum(weight))
     total = found if then.window else steady + standing_out(np.array([found - steady]), 1 / float(np.sum(weight)))[0]
