@@ -20,9 +20,9 @@ import argparse
 import json
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
-from itertools import combinations
+from itertools import combinations, product
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -40,7 +40,7 @@ _QUARTERS = (12, 24, 36, 48)
 _BOX = [[0.0, 1.0], [0.0, 1.0]]
 
 
-def _category(name: str, size: int) -> dict[str, Any]:
+def category(name: str, size: int) -> dict[str, Any]:
     return {"name": name, "type": "category", "values": [str(i) for i in range(size)], "other": "0", "missing": "0"}
 
 
@@ -50,12 +50,12 @@ def _point(name: str) -> dict[str, Any]:
 
 _LOW = {"name": "low", "type": "integer", "min": 0, "max": 9, "width": 1, "missing": 0}
 _DAY = {"name": "day", "type": "datetime", "bins": 96, "min": _START, "max": _START + timedelta(days=10 * _TICKS)}
-_KIND, _GRADE = _category("kind", 5), _category("grade", 4)
+_KIND, _GRADE = category("kind", 5), category("grade", 4)
 _TABLE = [
     _KIND,
     _GRADE,
-    _category("group", 8),
-    _category("code", 40),
+    category("group", 8),
+    category("code", 40),
     {"name": "flag", "type": "boolean", "missing": False},
     {"name": "amount", "type": "number", "min": 0, "max": 1000, "bins": 12, "missing": 0},
     _LOW,
@@ -258,27 +258,37 @@ def shown(lines: Sequence[Mapping[str, Any]]) -> str:
     return "\n".join(found)
 
 
-def main() -> None:
-    """Run, and print the table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--mode", nargs="+", choices=list(MODES), help="left out: all; what they are held against too")
+def add_runs(parser: argparse.ArgumentParser) -> None:
+    """Options that say which runs there are of each name."""
     parser.add_argument("--epsilon", type=float, default=1.0)
     parser.add_argument("--delta", type=float, nargs="+", default=[0.0, 1e-9])
     parser.add_argument("--seeds", type=int, default=1, help="of data and simulated noise")
     parser.add_argument("--out", type=Path)
+
+
+def all_of(
+    run: Callable[[str, float, float, int], dict[str, Any]], names: Sequence[str], args: argparse.Namespace
+) -> list[dict[str, Any]]:
+    """Lines of all runs that options ask for, each written to the file as it is there."""
+    lines = []
+    for name, delta, seed in product(names, args.delta, range(args.seeds)):
+        lines.append(run(name, args.epsilon, delta, seed))
+        if args.out is not None:
+            with args.out.open("a") as file:
+                file.write(json.dumps(lines[-1]) + "\n")
+    return lines
+
+
+def main() -> None:
+    """Run, and print the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--mode", nargs="+", choices=list(MODES), help="left out: all; what they are held against too")
+    add_runs(parser)
     args = parser.parse_args()
     wanted = {*(args.mode or MODES)}
     while more := {MODES[name].than for name in wanted} - wanted - {""}:
         wanted |= more
-    lines = []
-    for name in (name for name in MODES if name in wanted):
-        for delta in args.delta:
-            for seed in range(args.seeds):
-                lines.append(run(name, args.epsilon, delta, seed))
-                if args.out is not None:
-                    with args.out.open("a") as file:
-                        file.write(json.dumps(lines[-1]) + "\n")
-    print(shown(lines))
+    print(shown(all_of(run, [name for name in MODES if name in wanted], args)))
 
 
 if __name__ == "__main__":

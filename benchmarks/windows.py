@@ -16,7 +16,6 @@ files it prints the ratios of the second to the first. NOT PRIVATE.
 from __future__ import annotations
 
 import argparse
-import json
 import tempfile
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
@@ -28,6 +27,8 @@ import polars as pl
 
 from benchmarks.data import STREAMS, Batches
 from benchmarks.environment import environment
+from benchmarks.modes import add_runs, all_of, category
+from benchmarks.streams import read
 from synthstream import Stream, StreamConfig
 from synthstream.strategies.times import EpochTimes
 from synthstream.workload import CodeArray, FloatArray, Workload
@@ -46,10 +47,10 @@ def run(name: str, epsilon: float, delta: float, seed: int) -> dict[str, Any]:
             stream.update(_frame(batches))
             for end, begins in _windows(len(batches.ends), pure=delta == 0).items():
                 *_, newest = stream.run(until=_day(end))
-                every = _codes(config, newest.rows())
+                every = config.schema.encode(newest.rows())
                 for begin in begins:
                     true = batches.codes[batches.ends[begin - 1] : batches.ends[end - 1]]
-                    own = _codes(config, stream.between(_day(begin), _day(end)).rows())
+                    own = config.schema.encode(stream.between(_day(begin), _day(end)).rows())
                     off = _errors(Workload.all_up_to(2, sizes=batches.sizes), true, own, every)
                     found.append({"from": begin, "to": end, "events": len(true), **off})
     facts = {"bench": "windows", "stream": name, "epsilon": epsilon, "delta": delta, "seed": seed}
@@ -81,10 +82,7 @@ def _configured(batches: Batches, epsilon: float, delta: float, state: Path) -> 
         state=str(state),
         privacy={"epsilon": epsilon, "delta": delta, "unit": "event"},
         clock={"column": "time", "start": _START, "every": "1d", "horizon": len(batches.ends)},
-        columns=[
-            {"name": f"c{i}", "type": "category", "values": [*map(str, range(size))], "other": "0", "missing": "0"}
-            for i, size in enumerate(batches.sizes)
-        ],
+        columns=[category(f"c{i}", size) for i, size in enumerate(batches.sizes)],
     )
 
 
@@ -93,10 +91,6 @@ def _frame(batches: Batches) -> pl.DataFrame:
     tick = np.searchsorted(batches.ends, np.arange(len(batches.codes)), side="right")
     when = np.datetime64(_START, "ms") + tick * np.timedelta64(1, "D") + np.timedelta64(12, "h")
     return pl.DataFrame({f"c{i}": column.astype(str) for i, column in enumerate(batches.codes.T)} | {"time": when})
-
-
-def _codes(config: StreamConfig, rows: pl.DataFrame) -> CodeArray:
-    return config.schema.encode(rows)
 
 
 def _errors(workload: Workload, true: CodeArray, own: CodeArray, every: CodeArray) -> dict[str, float]:
@@ -138,24 +132,13 @@ def main() -> None:
     """Run, and print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--stream", nargs="+", choices=list(STREAMS), default=list(_STREAMS))
-    parser.add_argument("--epsilon", type=float, default=1.0)
-    parser.add_argument("--delta", type=float, nargs="+", default=[0.0, 1e-9])
-    parser.add_argument("--seeds", type=int, default=1, help="of data and simulated noise")
-    parser.add_argument("--out", type=Path)
+    add_runs(parser)
     parser.add_argument("--show", type=Path, nargs="+", metavar="FILE", help="one file, or two that have the same runs")
     args = parser.parse_args()
     if args.show:
-        print(shown(*([json.loads(line) for line in path.read_text().splitlines()] for path in args.show[:2])))
-        return
-    lines = []
-    for name in args.stream:
-        for delta in args.delta:
-            for seed in range(args.seeds):
-                lines.append(run(name, args.epsilon, delta, seed))
-                if args.out is not None:
-                    with args.out.open("a") as file:
-                        file.write(json.dumps(lines[-1]) + "\n")
-    print(shown(lines))
+        print(shown(*map(read, args.show[:2])))
+    else:
+        print(shown(all_of(run, args.stream, args)))
 
 
 if __name__ == "__main__":
