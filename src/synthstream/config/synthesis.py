@@ -57,11 +57,6 @@ def _one_of(names: Iterable[str]) -> AfterValidator:
     return AfterValidator(check)
 
 
-def _remembered(workload: Workload | None, growth: float, horizon: int | None) -> int:
-    """Number of counts of all refreshes together."""
-    return 0 if workload is None else workload.cells * RefreshTimes(growth, horizon).remembered
-
-
 class SynthesizerConfig(Section):
     """Keys of [synthesizer]: what is measured and how.
 
@@ -106,8 +101,18 @@ class SynthesizerConfig(Section):
 
     def refresh_growth(self, workload: Workload | None, horizon: int | None) -> float:
         """How much older a stream is at a refresh than at the one before; the more cells, the more, if not said."""
-        growths = (self.growth,) if "growth" in self.model_fields_set else _REFRESH_GROWTHS
-        return next((one for one in growths if _remembered(workload, one, horizon) <= _MOST_REMEMBERED), growths[-1])
+        return self._affordable(workload, horizon) or self._growths[-1]
+
+    def _affordable(self, workload: Workload | None, horizon: int | None) -> float | None:
+        """The least growth with which refreshes remember no more than they may; ``None`` if there is none."""
+        cells = 0 if workload is None else workload.cells
+        remembered = ((one, cells * RefreshTimes(one, horizon).remembered) for one in self._growths)
+        return next((one for one, counts in remembered if counts <= _MOST_REMEMBERED), None)
+
+    @property
+    def _growths(self) -> tuple[float, ...]:
+        """What growth may be: what is said, or the first of several that serves."""
+        return (self.growth,) if "growth" in self.model_fields_set else _REFRESH_GROWTHS
 
     @property
     def listed(self) -> bool:
@@ -143,9 +148,7 @@ class SynthesizerConfig(Section):
         if unit.events_in(horizon) >= _MANY * unit.in_a_tick:
             return "always"
         larger = workload is None or any(len(marginal) > 1 for marginal in workload.marginals)
-        growth = self.refresh_growth(workload, horizon)
-        affordable = _remembered(workload, growth, horizon) <= _MOST_REMEMBERED
-        return "refresh" if larger and affordable else "always"
+        return "refresh" if larger and self._affordable(workload, horizon) is not None else "always"
 
     def public(self) -> dict[str, Any]:
         """All settings but tables and region, under the names that the chains of streams begin with."""

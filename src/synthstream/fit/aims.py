@@ -355,7 +355,7 @@ def _associations(
     share of that which noise explains, in standard deviations; and how far each marginal may be off.
 
     Slopes that many tables have in common are taken out first where all is known better for it. Tables of nested grids
-    say it together. Of a window, all but what grids hold is asked of what differs from what has been ever.
+    say it together. Of a window, all this is asked of how it differs from what has been ever, of grids table by table.
     """
     workload, whole = measured.workload, dict[int, FloatArray]()
     larger = np.flatnonzero(workload.order == 2).tolist()

@@ -188,8 +188,7 @@ def fit(
         measured, then = of_rows(measured, each), None if then is None else then.of_rows(each)
     known = np.zeros(workload.cells, dtype=np.int64) if start is None else start.rows(workload)
     aim = aims(measured, start=before, counts=known, memory=memory, then=then, **looked)
-    # If the number of rows has more than doubled, all new rows are drawn from the margins, as at the first release; not
-    # those of a window, which begin as rows of all events.
+    # If rows have more than doubled, new ones are drawn from margins, as at first; a window's begin as those of all.
     first = 2 * len(before) < aim.rows and not (len(before) and math.isinf(memory))
     codes = np.empty((aim.rows, len(workload.sizes)), dtype=np.int32)
     # Where all tables are measured at every tick, added rows are copied. So are rows with a place: little is known of

@@ -176,9 +176,9 @@ class AtRefreshes(Running):
     def state_bytes(self, horizon: int | None) -> int:
         """See :class:`Synthesizer`: the counts of all refreshes; without a horizon, of the first ten thousand ticks."""
         mechanism, small = self.mechanism, self.mechanism.order < 2
-        answers = min(mechanism.times.remembered, len(mechanism.larger.weights))
         often = int(mechanism.workload.lengths[small].sum()) if "ticks.counts" in mechanism.init() else 0
-        return super().state_bytes(horizon) + 16 * (answers * (self.cells - 1) + often * (horizon or 0))
+        counts = mechanism.times.remembered * (self.cells - 1) + often * (horizon or 0)
+        return super().state_bytes(horizon) + 16 * counts
 
     @override
     def refreshed(self, tick: int) -> int:
