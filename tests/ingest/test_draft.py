@@ -179,6 +179,17 @@ def test_a_codebook_fills_in_what_it_says(tmp_path: Path) -> None:
     assert (config.source.dialect.delimiter, config.source.dialect.decimal) == (";", ",")
 
 
+def test_the_weekday_of_the_clock_is_offered(tmp_path: Path) -> None:
+    """Behind signs of comments, which are all that has to go."""
+    (tmp_path / "visits.csv").write_text("Tag,Abteilung\n")
+    (tmp_path / "book.json").write_text(json.dumps(BOOK | {"fields": BOOK["fields"][:1] + BOOK["fields"][2:3]}))
+    text = draft(tmp_path / "visits.csv", codebook=tmp_path / "book.json")
+    begin = text.index("# [[columns]]")
+    found = filled(text[:begin] + text[begin:].replace("\n# ", "\n").removeprefix("# "))
+    (weekday,) = [column for column in found.schema.columns if column.name == "weekday"]
+    assert (weekday.read_from, found.clock.column) == ("Tag", "Tag")
+
+
 def test_a_package_says_which_of_its_files_it_means_and_lines_of_json_need_one(tmp_path: Path) -> None:
     path, book = tmp_path / "b.jsonl", tmp_path / "datapackage.json"
     path.write_text('{"Tag": "SECRET"}\n')
