@@ -43,7 +43,7 @@ _Part = tuple[str, str, Callable[..., Any]]
 PARTS: Mapping[str, _Part] = {
     "empty": ("aims", "emptied", lambda mean, *_: mean),
     "rare": ("rare", "rare", _no_noise),
-    "evened": ("aims", "evened", lambda own, variance: (own, variance)),
+    "evened": ("joints", "evened", lambda own, variance, *_: (own, variance)),
     "lately": ("aims", "lately", lambda *_: []),
     "slopes": ("aims", "with_slopes", lambda _looked, _whole, _tables, best: best),
     "order": ("beyond", "in_order", lambda *_: {}),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from synthstream.workload import CodeArray, IntArray
+from synthstream.workload import CodeArray, FloatArray, IntArray
 
 # Every row of a group may become any of its combinations, so all of them are listed.
 MOST_COMBINATIONS = 100_000
@@ -43,14 +43,23 @@ class Group:
         columns: positions, increasing.
         combinations: codes, shape ``(combinations, columns)``; distinct, in lexicographic order.
         nests: grids of places.
+        usual: which combinations are taken to have rows, unless counts clearly say that others have; ``None``: all.
     """
 
     columns: tuple[int, ...]
     combinations: CodeArray
     nests: tuple[Grids, ...] = ()
+    usual: NDArray[np.bool_] | None = None
 
     @classmethod
-    def of(cls, columns: Sequence[int], combinations: NDArray[Any], *, nests: Sequence[Grids] = ()) -> Group:
+    def of(
+        cls,
+        columns: Sequence[int],
+        combinations: NDArray[Any],
+        *,
+        nests: Sequence[Grids] = (),
+        usual: NDArray[np.bool_] | None = None,
+    ) -> Group:
         """From columns and combinations in any order.
 
         Example:
@@ -59,8 +68,10 @@ class Group:
         """
         order = np.argsort(columns)
         listed = np.asarray(combinations, dtype=np.int32).reshape(-1, len(order))
-        codes = np.unique(listed[:, order], axis=0)
-        return cls(columns=tuple(sorted(columns)), combinations=codes, nests=tuple(nests))
+        codes, place = np.unique(listed[:, order], axis=0, return_inverse=True)
+        if usual is not None:
+            usual = np.bincount(place.reshape(-1), weights=usual, minlength=len(codes)) > 0
+        return cls(columns=tuple(sorted(columns)), combinations=codes, nests=tuple(nests), usual=usual)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Group) and (self.columns, self.hash) == (other.columns, other.hash)
@@ -73,6 +84,13 @@ class Group:
     def possible(self, sizes: Sequence[int]) -> int:
         """Number of all combinations."""
         return math.prod(sizes[c] for c in self.columns)
+
+    @cached_property
+    def as_usual(self) -> Group:
+        """Its usual combinations alone."""
+        if self.usual is None:
+            return self
+        return Group(columns=self.columns, combinations=self.combinations[self.usual], nests=self.nests)
 
     @cached_property
     def hash(self) -> str:
@@ -92,13 +110,33 @@ class Group:
         both = self.combinations[:, [self.columns.index(c) for c in pair]]
         return len(np.unique(both, axis=0)) < math.prod(len(np.unique(each)) for each in both.T)
 
+    def product(self, column: int, size: int, factors: Mapping[int, FloatArray]) -> FloatArray:
+        """For each code of a column the mean, over its usual combinations, of the product of factors of other codes.
+
+        Args:
+            size: number of its codes; those that are in no combination get 1.
+            factors: by column, shape ``(codes,)``; of columns that are not in the group, or left out, 1.
+        """
+        usual = self.as_usual
+        found = np.ones(usual.number)
+        for place, c in enumerate(self.columns):
+            if c != column and c in factors:
+                found *= factors[c][usual.combinations[:, place]]
+        codes = usual.combinations[:, self.columns.index(column)]
+        sums, number = (np.bincount(codes, weights=w, minlength=size) for w in (found, None))
+        return np.where(number > 0, sums / np.maximum(number, 1), 1.0)
+
     def places(self, codes: CodeArray) -> IntArray:
         """Which combination each row has, -1 where it is none of these; shape ``(rows,)``.
 
         Args:
             codes: of all columns, shape ``(rows, columns)``.
         """
-        rows = codes[:, list(self.columns)].astype(np.int64)
+        return self.among(codes[:, list(self.columns)])
+
+    def among(self, combinations: CodeArray) -> IntArray:
+        """The same of codes of its own columns alone, shape ``(rows, columns)``."""
+        rows = combinations.astype(np.int64)
         spans = np.maximum(self.combinations.max(axis=0, initial=0), rows.max(axis=0, initial=0)).astype(np.int64) + 1
         if math.prod(spans.tolist()) >= 2**62:  # no number tells all combinations apart
             _, inverse = np.unique(np.concatenate([self.combinations, rows]), axis=0, return_inverse=True)
@@ -146,14 +184,18 @@ def _join(a: Group, b: Group, most: int) -> Group:
     _, inverse = np.unique(np.concatenate([ours, theirs]), axis=0, return_inverse=True)
     left, right = np.split(inverse.reshape(-1), [a.number])
     by_key = np.argsort(right, kind="stable")
-    first = np.searchsorted(right[by_key], left, side="left")
-    count = np.searchsorted(right[by_key], left, side="right") - first
+    begin = np.searchsorted(right[by_key], left, side="left")
+    count = np.searchsorted(right[by_key], left, side="right") - begin
     total = int(count.sum())
     if total > most:
         raise ValueError(f"more than {most:,} combinations of the columns at {(*a.columns, *new)} are allowed")
     repeated = np.repeat(np.arange(a.number), count)
     within = np.arange(total) - np.repeat(np.cumsum(count) - count, count)
-    partner = by_key[np.repeat(first, count) + within]
+    partner = by_key[np.repeat(begin, count) + within]
     added = b.combinations[partner][:, [b.columns.index(c) for c in new]]
     codes = np.concatenate([a.combinations[repeated], added], axis=1)
-    return Group.of([*a.columns, *new], codes, nests=(*a.nests, *b.nests))
+    usual = None
+    if a.usual is not None or b.usual is not None:
+        first, second = (np.ones(g.number, dtype=np.bool_) if g.usual is None else g.usual for g in (a, b))
+        usual = np.repeat(first, count) & second[partner]
+    return Group.of([*a.columns, *new], codes, nests=(*a.nests, *b.nests), usual=usual)

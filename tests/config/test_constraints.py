@@ -105,6 +105,49 @@ def test_they_are_pinned_and_nothing_else_changes() -> None:
     assert held.schema.hash == plain.schema.hash
 
 
+DATES = """
+[[columns]]
+name = "day"
+type = "datetime"
+from = "at"
+min = 2026-01-01
+max = 2026-01-15
+bins = 14
+
+[[columns]]
+name = "weekday"
+type = "datetime"
+from = "at"
+part = "weekday"
+"""
+MONDAY = '\n[[constraints]]\ncolumns = ["day", "weekday"]\nforbidden = [["2026-01-05T00:00:00", WEEKDAY]]\n'
+
+
+def test_columns_of_one_cell_are_tied_and_that_is_no_setting_of_its_own() -> None:
+    """A running stream goes on as it was, and is not asked for a constraint that nobody wrote."""
+    plain = read(DATES)
+    ((group,), said) = plain.constraints.groups, plain.constraints.said
+    assert [plain.schema.names[c] for c in group.columns] == ["day", "weekday"]
+    assert ("2026-01-05T00:00:00", "1") in combinations(plain)
+    assert ("2026-01-05T00:00:00", "2") not in combinations(plain)
+    assert said == ()
+    assert plain.constraints.words(plain.schema).endswith(
+        "day, weekday (of one cell) are allowed, other and missing included."
+    )
+    assert "constraints" not in plain.public_json()
+
+
+@pytest.mark.parametrize(("weekday", "number"), [("2", 1), ("1", 0)], ids=["agrees", "contradicts"])
+def test_a_constraint_of_columns_of_one_cell(weekday: str, number: int) -> None:
+    """Where it leaves a day without a weekday, it holds alone: a stream that runs with it must go on."""
+    found = read(DATES, MONDAY.replace("WEEKDAY", weekday))
+    assert len(found.constraints.said) == 1
+    ((group,), (said,)) = found.constraints.groups, found.constraints.said
+    assert (group.number < said.number) == number
+    assert (group == said) == (not number)
+    assert "constraints" in found.public_json()
+
+
 @pytest.mark.parametrize(
     ("section", "old", "new", "says"),
     [

@@ -22,8 +22,8 @@ from synthstream.kernel.epochs import Epochs
 from synthstream.measured import Measured
 from synthstream.privacy import Budget, Unit
 from synthstream.synthesizers.epochs import InEpochs
+from synthstream.synthesizers.fitting import RowFitting
 from synthstream.synthesizers.simulation.seeded import SeededGate
-from synthstream.synthesizers.windowing import RowFitting
 from synthstream.workload import FloatArray, IntArray, Workload
 from tests.support.models import table_of
 
@@ -161,8 +161,8 @@ def test_pairs_that_were_never_measured_follow_from_the_times_of_both_columns() 
 def test_the_open_part_has_the_dates_of_its_own_ticks() -> None:
     """Two ticks a day, of which the newest day was not measured; the other column goes from .1 to .9 on the second."""
 
-    def expected(first: int, last: int) -> dict[int, FloatArray]:
-        return {1: np.bincount(np.arange(first, last + 1) // 2, minlength=3) / (last + 1 - first)}
+    def expected(first: int, last: int) -> dict[tuple[int, ...], FloatArray]:
+        return {(1,): np.bincount(np.arange(first, last + 1) // 2, minlength=3) / (last + 1 - first)}
 
     firsts = (0.1, 0.1, 0.9, 0.9, 0.9, 0.9)
     tables = [np.outer([f, 1 - f], np.arange(3) == tick // 2) * 1000.0 for tick, f in enumerate(firsts)]
@@ -173,7 +173,8 @@ def test_the_open_part_has_the_dates_of_its_own_ticks() -> None:
     assert found.marginal((1,))[0] == pytest.approx(np.full(3, 2000.0), abs=100)
     assert found.marginal((0, 1))[0] == pytest.approx(sum(tables), abs=150)
     # Beside a share below 0 a pair would seem to be as good as unknown.
-    smooth = pooling._beside(drift.parts_of([*history[:4], now], SIZES), expected, now.tick)
+    days = np.array([expected(tick, min(tick, now.tick))[1,] for tick in range(4)] + [expected(4, now.tick)[1,]])
+    smooth = pooling._beside(drift.parts_of([*history[:4], now], SIZES), {1: days}, (), ())
     assert smooth.shares[:, 2:].min() >= 0
     assert smooth.steps[1] > 0
     assert pooled([*history[:4], now]).marginal((1,))[0][2] < 1000

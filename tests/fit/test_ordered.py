@@ -221,7 +221,7 @@ def test_grids_of_a_place_have_no_order_but_other_columns_beside_them_do(monkeyp
         looked[-1].update(one.columns for one in tables.values())
         return in_order(tables, *args)
 
-    monkeypatch.setattr("synthstream.fit.aims.evened", evened_here)
+    monkeypatch.setattr("synthstream.fit.joints.evened", evened_here)
     monkeypatch.setattr("synthstream.fit.beyond.in_order", in_order_here)
     for groups in ([group], []):
         looked.append(set())
@@ -258,7 +258,7 @@ def test_no_row_is_aimed_at_codes_that_none_may_have() -> None:
     early, late = (Group.of([0], np.array([[code] for code in codes])) for codes in ((0, 1, 5), (0, 1, 2, 5)))
     now = replace(then, tick=4, values=1.25 * then.values)
     now.values[workload.slice_of((0,))][3] += 200
-    earlier = Earlier(then, np.zeros(len(workload.marginals)), single=(early,))
+    earlier = Earlier(then, np.zeros(len(workload.marginals)), groups=(early,))
     for found, none in ((aims(then, groups=[early]), [2, 3, 4]), (aims(now, groups=[late], then=earlier), [3, 4])):
         assert not found.margins[0][none].any()
         assert found.margins[0].sum() == pytest.approx(found.rows)

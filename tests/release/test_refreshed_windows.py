@@ -24,6 +24,7 @@ from synthstream.schema.naming import ANSWERS
 from synthstream.stream.recovery import adopt
 from synthstream.stream.verification import verify
 from synthstream.synthesizers import windowing
+from synthstream.synthesizers.fitting import PLAIN
 from synthstream.workload import Workload
 from tests.support.environments import At
 from tests.support.streams import configured
@@ -180,7 +181,7 @@ def test_a_window_fits_no_rows_that_it_does_not_show(tmp_path: Path, monkeypatch
         seen.append((how["memory"], how.get("fresh")))
         return fit(measured, **how)
 
-    monkeypatch.setattr("synthstream.synthesizers.windowing.fit", look)
+    monkeypatch.setattr("synthstream.synthesizers.fitting.fit", look)
     for first in (0, 4):
         releases.between(day(first), day(9))
     assert seen == [(0.0, True), (0.0, None), (np.inf, None), (np.inf, None)]
@@ -195,7 +196,7 @@ def test_a_window_is_carried_by_the_noise_that_it_shares_with_its_larger_tables(
         seen.append(then)
         return fit(measured, then=then, **how)
 
-    monkeypatch.setattr("synthstream.synthesizers.windowing.fit", look)
+    monkeypatch.setattr("synthstream.synthesizers.fitting.fit", look)
     releases.between(day(6), day(8))  # larger tables count ticks 6 to 8
     then, c = seen[-1], releases.last.covariance
     assert then is not None
@@ -351,7 +352,7 @@ def test_where_larger_tables_count_no_rows_a_window_may_have_some(more: float) -
         for share in (1.0, -0.1, more / 1000)
     )
     asked: Any = SimpleNamespace(seed=3)
-    found = windowing._rows(asked, windowing.PLAIN, own, every, Earlier(beside, variance, window=True))
+    found = windowing._rows(asked, PLAIN, own, every, Earlier(beside, variance, window=True))
     assert found.number == pytest.approx(max(more, 0.0), abs=5)
 
 
@@ -370,7 +371,7 @@ def test_rows_look_back_to_the_refresh_before_the_last_one(tmp_path: Path, monke
         seen.append(then and (then.measured.tick, then.before and then.before.tick))
         return fit(measured, then=then, **how)
 
-    monkeypatch.setattr("synthstream.synthesizers.windowing.fit", look)
+    monkeypatch.setattr("synthstream.synthesizers.fitting.fit", look)
     run(tmp_path, range(12))
     own = [None, None, (1, 0), None, (3, 1), None, (5, 3), (5, 3), None, (8, 5), (8, 5), None]
     assert seen == own

@@ -23,7 +23,7 @@ from synthstream.schema.clock import Clock
 from synthstream.schema.dates import Dates
 from synthstream.stream.recovery import adopt
 from synthstream.stream.verification import verify
-from synthstream.synthesizers import windowing
+from synthstream.synthesizers import fitting
 from synthstream.synthesizers.assembly import synthesizer_of
 from synthstream.synthesizers.simulation.seeded import SeededGate
 from synthstream.synthesizers.tables import OfTables
@@ -47,8 +47,10 @@ def loud(tick: int) -> Gate:
     return SeededGate(f"dates {tick}")
 
 
-def config_of(folder: Path, kind: str, *, until: str, more: str = "", bins: int = 30) -> StreamConfig:
-    text = text_of(kind).replace("epsilon = 2.0", "epsilon = 0.5").replace("2026-01-09", until)
+def config_of(
+    folder: Path, kind: str, *, until: str, more: str = "", bins: int = 30, epsilon: float = 0.5
+) -> StreamConfig:
+    text = text_of(kind).replace("epsilon = 2.0", f"epsilon = {epsilon}").replace("2026-01-09", until)
     text += DAY.replace("bins = 30", f"bins = {bins}") + more
     (folder / f"{until}.toml").write_text(text)
     return StreamConfig.from_toml(text, base=folder)
@@ -126,7 +128,7 @@ def test_rows_of_a_window_are_expected_in_its_own_epochs(tmp_path: Path, monkeyp
         assert [group.number for group in groups] == [len(["1", "2", "3", "missing"])]
         return pooled(history, expected=expected, groups=groups, **known)
 
-    monkeypatch.setattr(windowing, "pooled", pooled_here)
+    monkeypatch.setattr(fitting, "pooled", pooled_here)
     Releases(config).between("2026-01-02", "2026-01-04")
     assert found == [1, 0]  # of the window, and of all events
 
@@ -190,6 +192,34 @@ def test_rows_of_a_window_have_its_parts_of_the_calendar(tmp_path: Path, kind: s
     assert found.n_unique() >= len(days)
 
 
+WEEKDAY = """
+[[columns]]
+name = "weekday"
+from = "when"
+type = "datetime"
+part = "weekday"
+"""
+
+
+@pytest.mark.parametrize("kind", ["always", "refresh", "epochs"])
+def test_rows_have_the_weekday_of_their_day(tmp_path: Path, kind: str) -> None:
+    """In releases and in windows, which have their own days all the same."""
+    rows(4000, 1).write_parquet(tmp_path / "rows-1.parquet")
+    config = config_of(tmp_path, kind, until="2026-01-09", more=WEEKDAY)
+    with Stream(config, gates=loud) as stream:
+        list(stream.run())
+    windows = [Releases(config).between(5, 8)] if kind == "epochs" else [Releases(config).between(n, 8) for n in (3, 7)]
+    found = [one.rows() for one in [*Releases(config), *windows]]
+    assert [one.filter(pl.col("day").dt.weekday().ne_missing(pl.col("weekday"))).height for one in found] == [0] * len(
+        found
+    )
+    assert not any(ahead(config)) if kind != "epochs" else True
+    begin = 5 if kind == "epochs" else 7
+    assert older(config, begin, 8) < 0.2
+    assert found[-1]["day"].drop_nulls().len() > 0.9 * len(found[-1])
+    assert verify(config, rebuild=True).findings == []
+
+
 def test_a_part_of_the_calendar_forbids_no_row(tmp_path: Path) -> None:
     """A row may be late by a year, and its time from before the stream."""
     made = synthesizer_of(of_part(tmp_path, "refresh", "month", until="2026-01-05"))
@@ -202,19 +232,23 @@ def test_a_part_of_the_calendar_forbids_no_row(tmp_path: Path) -> None:
 def test_time_that_passes_has_parts_of_the_calendar() -> None:
     clock = Clock(start=datetime(2025, 12, 30), every="12h", horizon=None, column="when", timezone="Europe/Berlin")
     parts = {k: Datetime(name=part, part=part) for k, part in enumerate(("minute", "hour", "month", "weekday"))}  # type: ignore[arg-type]
-    found = Dates(clock=clock, columns={}, parts=parts, begun=2).passed(-2, 3)  # three days, on the clock's own wall
+    dates = Dates(clock=clock, columns={}, parts=parts, begun=2)
+    found = dates.passed(-2, 3)  # three days, on the clock's own wall
     assert found[0][:60] == pytest.approx(np.full(60, 1 / 60))
     assert found[1][:24] == pytest.approx(np.full(24, 1 / 24))
     assert found[2][[0, 11]] == pytest.approx([1 / 3, 2 / 3])
     assert found[3][[1, 2, 3]] == pytest.approx([1 / 3] * 3)
     assert [one[-1] for one in found.values()] == [0.0] * 4  # missing
+    together = dates.tables(-2, 3)[2, 3].reshape(13, 8)  # Tuesday and Wednesday are in December
+    assert together[[11, 11, 0], [1, 2, 3]] == pytest.approx([1 / 3] * 3)
+    assert dates.tables(-2, 3)[1,] is found[1]
 
 
 @pytest.mark.parametrize("kind", ["always", "refresh", "epochs"])
 def test_rows_of_a_window_are_older_where_most_came_late(tmp_path: Path, kind: str) -> None:
     frame, day = rows(4000, 1), pl.col("when").dt.day()
     late = pl.concat([frame.filter(day == 3).head(100), frame.filter(day == 2).head(300)])
-    with Stream(config := config_of(tmp_path, kind, until="2026-01-04"), gates=exact) as stream:
+    with Stream(config := config_of(tmp_path, kind, until="2026-01-04", epsilon=5.0), gates=exact) as stream:
         for counted in (frame.filter(day == 1), frame.filter(day == 2), late):
             stream.update(counted)
             stream.release()

@@ -79,7 +79,7 @@ def objects(file: File, base: Path, problems: Problems, before: Before) -> dict[
         if workload is not None:
             problems.attempt("synthesizer.focus", partial(weights_of, schema, workload, file.synthesizer.focus or ()))
         constraints = constraints_of(
-            file.constraints, file.synthesizer.kind, schema, base, problems, known=nested(schema)
+            file.constraints, file.synthesizer.kind, schema, base, problems, nested=nested(schema)
         )
         if file.after is not None:
             after = problems.attempt("after", partial(before, file.after, schema, base))

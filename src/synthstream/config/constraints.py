@@ -6,6 +6,7 @@ import csv
 import json
 import math
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from datetime import date
 from functools import partial
 from pathlib import Path
@@ -19,6 +20,7 @@ from synthstream.config.keys import Section, Texts
 from synthstream.config.problems import Problems
 from synthstream.constraints import MOST_COMBINATIONS, Group, joined
 from synthstream.errors import ConfigError
+from synthstream.schema.alike import of_one_cell
 from synthstream.schema.binned import Binned, Datetime
 from synthstream.schema.columns import Column
 from synthstream.schema.conditions import first, like
@@ -78,23 +80,26 @@ class Known(NamedTuple):
     Args:
         groups: of columns that belong together.
         in_order: pairs of columns of which the first is never above the second.
+        said: groups by what is said of columns, without what follows from one cell: a public setting of its own.
     """
 
     groups: tuple[Group, ...] = ()
     in_order: tuple[tuple[int, int], ...] = ()
+    said: tuple[Group, ...] = ()
 
     def words(self, schema: Schema) -> str:
         """How much they allow, in sentences; empty if there are none."""
         return " ".join(
             f"{group.number:,} of {group.possible(schema.sizes):,} combinations of "
-            f"{', '.join(schema.names[c] for c in group.columns)} are allowed, other and missing included."
+            f"{', '.join(schema.names[c] for c in group.columns)}{'' if group in self.said else ' (of one cell)'} are "
+            "allowed, other and missing included."
             for group in self.groups
             if not schema.of_one_place(group.columns)  # its grids contain each other, and districts meet them
         )
 
     def public(self, schema: Schema) -> dict[str, Any]:
         """For the chain: a change of an allowed combination changes it."""
-        groups = [([schema.names[c] for c in group.columns], group.number, group.hash) for group in self.groups]
+        groups = [([schema.names[c] for c in group.columns], group.number, group.hash) for group in self.said]
         pairs = [[schema.names[c] for c in pair] for pair in self.in_order]
         return {"constraints": json.loads(json.dumps([groups, pairs]))} if groups else {}
 
@@ -109,13 +114,16 @@ def constraints_of(
     base: Path,
     problems: Problems,
     *,
-    known: Sequence[Group],
+    nested: Sequence[Group],
 ) -> Known:
     """Groups of columns and their allowed combinations; problems are noted.
 
+    What follows of columns that are read from one cell is left out where constraints contradict it, or where too many
+    combinations come of both.
+
     Args:
-        known: groups that follow from the columns themselves, complete.
         base: folder that relative paths start from.
+        nested: groups of places, complete.
     """
     if sections and kind != "table":
         problems.add(
@@ -125,7 +133,6 @@ def constraints_of(
         return NOTHING
     listed: list[Group] = []
     pairs: set[tuple[int, int]] = set()
-    own: dict[int, set[int]] = {}
     for i, section in enumerate(sections):
         read = problems.attempt(f"constraints.{i}", partial(_read, section, schema, base))
         if read is None:
@@ -134,21 +141,30 @@ def constraints_of(
         if section.less_or_equal is not None:
             pairs.add((columns[0], columns[1]))
         listed.append(Group.of(columns, codes))
-    listed += known
-    for group in listed:
-        for place, c in enumerate(group.columns):
-            own.setdefault(c, set()).update(np.unique(group.combinations[:, place]).tolist())
+    listed += nested
     try:
         order = _closed(pairs, schema)
         implied = [Group.of(pair, _ordered(*pair, schema)) for pair in sorted(order - pairs)]
-        free = [_with_own_cells(group, schema) for group in (*listed, *implied)]
-        groups = joined(free)
-        for group in groups:
-            _refuse_what_cannot_be(group, own, schema)
+        said = groups = _complete(listed, implied, schema)
     except ValueError as error:
         problems.add(("constraints",), f"constraints: {error}")
         return NOTHING
-    return Known(groups, tuple(sorted(order)))
+    if kind == "table" and (follow := of_one_cell(schema.columns)):
+        with suppress(ValueError):
+            groups = _complete([*listed, *follow], implied, schema)
+    return Known(groups, tuple(sorted(order)), said)
+
+
+def _complete(listed: Sequence[Group], implied: Sequence[Group], schema: Schema) -> tuple[Group, ...]:
+    """Constraints that share columns, as one group each; raises ``ValueError`` if they are too many, or contradict."""
+    own: dict[int, set[int]] = {}
+    for group in listed:
+        for place, c in enumerate(group.columns):
+            own.setdefault(c, set()).update(np.unique(group.combinations[:, place]).tolist())
+    groups = joined([_with_own_cells(group, schema) for group in (*listed, *implied)])
+    for group in groups:
+        _refuse_what_cannot_be(group, own, schema)
+    return groups
 
 
 def _read(section: ConstraintSection, schema: Schema, base: Path) -> tuple[list[int], CodeArray]:
@@ -310,6 +326,8 @@ def _with_own_cells(group: Group, schema: Schema) -> Group:
 
     What is unknown of one column says nothing: the other columns still belong together as they are listed.
     """
+    if group.usual is not None:  # it lists them
+        return group
     codes = group.combinations
     for place, c in enumerate(group.columns):
         column = schema.columns[c]

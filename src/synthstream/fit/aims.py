@@ -24,7 +24,9 @@ from synthstream.fit.empty import emptied
 from synthstream.fit.grids import with_grids
 from synthstream.fit.joints import (
     Joint,
+    came,
     estimate,
+    evened_margins,
     lowered,
     nearer,
     use_margins,
@@ -33,7 +35,6 @@ from synthstream.fit.joints import (
     with_news,
 )
 from synthstream.fit.nested import grids_of, nests_of, of_nests
-from synthstream.fit.ordered import evened
 from synthstream.fit.rare import possible_margins, within
 from synthstream.fit.strengths import doubted
 from synthstream.fit.targets import (
@@ -98,7 +99,7 @@ class Earlier(NamedTuple):
         before: what was measured when larger tables were measured before that; ``None`` if never, or not looked at.
         window: whether these are not running counts, but those of a window, and of the ticks around it that larger
             tables count: of some codes there may be none now.
-        single: groups of one column, as they were then.
+        groups: public constraints as they were then; ``None`` if they are the same.
         expected: of some columns, which shares codes are expected to have among the rows since, or in the window, shape
             ``(codes,)``.
     """
@@ -108,7 +109,7 @@ class Earlier(NamedTuple):
     signed: bool = False
     before: Measured | None = None
     window: bool = False
-    single: tuple[Group, ...] = ()
+    groups: tuple[Group, ...] | None = None
     expected: Mapping[int, FloatArray] = MappingProxyType({})
 
     def of_rows(self, each: int) -> Earlier:
@@ -158,6 +159,11 @@ class _How(NamedTuple):
     settled: bool
     taken: float
 
+    @classmethod
+    def of(cls, groups: Sequence[Group], left: float, settled: bool, taken: float) -> _How:
+        one, several = (tuple(g for g in groups if (len(g.columns) == 1) is single) for single in (True, False))
+        return cls(left, several, one, settled, taken)
+
     @property
     def allowed(self) -> dict[int, CodeArray]:
         """Codes that rows may have in some columns, whatever they have in others."""
@@ -199,15 +205,16 @@ def aims(
         taken: variances of ``measured`` are so many times those of its errors: tables are shrunk less.
     """
     workload, left = measured.workload, LEFT if start is not None and len(start) else 1.0
-    one, several = (tuple(g for g in groups if (len(g.columns) == 1) is single) for single in (True, False))
-    how = _How(left, several, one, settled, taken)
-    seen, look = (measured, how) if then is None else (then.measured, how._replace(single=then.single))
+    how = _How.of(groups, left, settled, taken)
+    seen, look = (measured, how) if then is None else (then.measured, how)
+    if then is not None and then.groups is not None:
+        look = _How.of(then.groups, left, settled, taken)
     ever = None
     if start is not None and len(start) and math.isinf(memory):  # of a window
         ever = past_of(seen, start, max(0, round(total_of(seen))), memory, counts)
     known = _known(seen, look, ever, towards_it=then is None)
     if then is not None:
-        known = _carried(known, measured, then, how.allowed)
+        known = _carried(known, measured, then, how, start)
     rows, shares, past = max(0, round(known.total)), known.margins, None
     if start is not None and len(start) and rows:
         past = past_of(measured, start, rows, memory, counts)
@@ -261,14 +268,12 @@ def _known(measured: Measured, how: _How, ever: Remembered | None, *, towards_it
     total = total_of(measured)
     rows = max(0, round(total))
     counts, variances = margins_of(measured, total)
-    grids, own = grids_of(how.groups), [(one, error / how.taken) for one, error in zip(counts, variances, strict=True)]
-    # Of cells of a grid coarser grids tell.
-    even = [one if c in grids else evened(*one, how.allowed.get(c)) for c, one in enumerate(own)]
-    calm, errors = map(list, zip(*even, strict=True))
+    calm, errors = evened_margins((*how.groups, *how.single), counts, [error / how.taken for error in variances])
     noises = [error * how.taken for error in errors]
     margins = within(how.allowed, possible_margins(calm, noises, rows), rows)
     told = with_grids(how.groups, calm, errors, rows, summed=not how.pooled)
-    joints = [estimate(g, measured.workload, measured.values, variance, told, noises, rows) for g in how.groups]
+    looked = measured.workload, measured.values, variance, told, noises, rows, how.taken
+    joints = [estimate(group, *looked) for group in how.groups]
     if rows:
         # That no combination is below 0 raises each of those that hold little, and all of them together a whole margin.
         said = {m[0]: (told[m[0]], errors[m[0]]) for m in measured.workload.marginals if len(m) == 1}
@@ -285,7 +290,7 @@ def _known(measured: Measured, how: _How, ever: Remembered | None, *, towards_it
     return found
 
 
-def _carried(known: _Known, measured: Measured, then: Earlier, allowed: Mapping[int, CodeArray]) -> _Known:
+def _carried(known: _Known, measured: Measured, then: Earlier, how: _How, start: CodeArray | None) -> _Known:
     """What was known of all tables, moved by what the total and the tables of one column have changed since.
 
     All tables together knew more of a column, P, than its own table, E. Now its table says E'. With c the covariance of
@@ -325,13 +330,11 @@ def _carried(known: _Known, measured: Measured, then: Earlier, allowed: Mapping[
         # Noise of what is not followed is not in the counts either.
         left[c] += noise * float(np.mean(followed / np.where(gap == 0, 1.0, gap)))
         said[c] = news, noise
-    margins, carried = within(allowed, possible_margins(counts, left, rows), rows), {}
-    joints = [
-        with_news(j, said, most, rows, by_cell=True)
-        if rows
-        else j._replace(counts=j.counts * (rows / max(float(j.counts.sum()), 1.0)))
-        for j in known.joints
-    ]
+    margins, carried = within(how.allowed, possible_margins(counts, left, rows), rows), {}
+    own = start if then.window else None
+    joints = [came(j, g, new, then.expected, own) for j, g in zip(known.joints, how.groups, strict=True)]
+    none = [j._replace(counts=np.zeros(j.group.number)) for j in joints]
+    joints = [with_news(joint, said, most, rows, by_cell=True) for joint in joints] if rows else none
     use_margins(joints, counts, margins)
     base = dict(independent_tables(workload, known.news, known.margins, max(0, round(known.total))))
     # A window may have many more events than its larger tables count.

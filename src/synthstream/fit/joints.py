@@ -8,6 +8,7 @@ tables do not. Estimates are moved to margins, to what has changed, and to the r
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import NamedTuple
 
 import numba
@@ -15,6 +16,8 @@ import numpy as np
 
 from synthstream.constraints import Group
 from synthstream.fit.changes import standing_out
+from synthstream.fit.nested import grids_of
+from synthstream.fit.ordered import evened
 from synthstream.fit.rare import possible_margins
 from synthstream.fit.targets import SMALLEST, blend, simplex
 from synthstream.workload import CodeArray, FloatArray, IntArray, Workload
@@ -28,6 +31,8 @@ _STILL, _SWEEPS, _STEPS = 0.01, 100, 500_000
 _LEAST = 1e-6
 # Joint counts are moved to what tables of one column say so many times.
 _TURNS = 3
+# What unusual combinations explain beyond usual ones must be so many times as much as noise would let them, by chance.
+_UNUSUAL = 4.0
 
 
 class Joint(NamedTuple):
@@ -53,8 +58,8 @@ class Joint(NamedTuple):
         Those of a code that had no rows have equal parts. A margin that no combination can have is not taken.
         """
         codes = self.group.combinations[:, self.group.columns.index(column)]
-        now, each = self.table((column,), margin.shape)[codes], np.bincount(codes, minlength=margin.size)[codes]
-        parts = np.where(now > _LEAST, self.counts / np.maximum(now, _LEAST), 1 / each)
+        now, even = self.table((column,), margin.shape)[codes], spread(self.group, column, np.ones(margin.size))
+        parts = np.where(now > _LEAST, self.counts / np.maximum(now, _LEAST), even)
         counts = parts * margin[codes]
         if counts.sum() <= _LEAST:
             return self
@@ -74,16 +79,40 @@ def estimate(
     margins: Sequence[FloatArray],
     errors: Sequence[float],
     rows: int,
+    taken: float = 1.0,
 ) -> Joint:
-    """The joint counts of a group, summing to ``rows``.
+    """The joint counts of a group, summing to ``rows``: of its usual combinations alone, unless these clearly leave
+    something that others explain.
 
     Args:
         values, variance: of the noisy tables.
         margins, errors: pooled counts of each column's codes, and the variance of one of them. Of grids see
             :mod:`synthstream.fit.grids`.
+        taken: variances are so many times those of errors.
     """
     if rows == 0:
         return Joint(group, np.zeros(group.number), 1.0)
+    look = partial(_estimate, workload=workload, values=values, variance=variance, margins=margins, errors=errors)
+    found, off = look(group.as_usual, rows=rows)
+    if group.usual is None:
+        return found
+    whole, less = look(group, rows=rows)
+    finest = int(np.argmax([workload.sizes[c] for c in group.columns]))
+    free = sum(np.unique(each).size for each in np.delete(group.combinations, finest, axis=1).T)
+    return whole if taken * (off - less) > _UNUSUAL * free else found
+
+
+def _estimate(
+    group: Group,
+    *,
+    workload: Workload,
+    values: FloatArray,
+    variance: FloatArray,
+    margins: Sequence[FloatArray],
+    errors: Sequence[float],
+    rows: int,
+) -> tuple[Joint, float]:
+    """The same of all combinations alike; and the sum of squares that it leaves, in units of noise."""
     even = Joint(group, np.full(group.number, rows / group.number), 1.0)
     for grids in group.nests:
         even = even.moved(grids.columns[-1], margins[grids.columns[-1]])
@@ -94,7 +123,7 @@ def estimate(
         marginal = workload.marginals[q]
         tables.append((values[workload.slice_of(marginal)], float(variance[q]), marginal))
     if not tables:
-        return even
+        return even, 0.0
     cells = np.stack([_cells(group, columns, [workload.sizes[c] for c in columns]) for _, _, columns in tables])
     offsets = np.cumsum([0, *(len(table) for table, _, _ in tables)])
     precision = np.array([1 / noise for _, noise, _ in tables])
@@ -102,7 +131,11 @@ def estimate(
     wanted = np.concatenate([table for table, _, _ in tables])
     counts = _descend(cells + offsets[:-1, None], wanted, precision, np.maximum(even.counts, _LEAST), prior)
     within = precision[-len(inner) :] if inner else precision
-    return Joint(group, np.asarray(counts * (rows / counts.sum())), float(1 / within.sum()))
+    left = np.bincount(
+        (cells + offsets[:-1, None]).ravel(), weights=np.tile(counts, len(tables)), minlength=wanted.size
+    )
+    off = float(np.repeat(precision, np.diff(offsets)) @ (left - wanted) ** 2)
+    return Joint(group, np.asarray(counts * (rows / counts.sum())), float(1 / within.sum())), off
 
 
 def possible(group: Group, marginal: Sequence[int], shape: Sequence[int]) -> FloatArray:
@@ -112,6 +145,64 @@ def possible(group: Group, marginal: Sequence[int], shape: Sequence[int]) -> Flo
     mask = (_summed(group, np.ones(group.number), shared, sizes) > 0).astype(np.float64)
     view = [size if c in shared else 1 for c, size in zip(marginal, shape, strict=True)]
     return np.asarray(np.broadcast_to(mask.reshape(view), shape).reshape(-1))
+
+
+def came(joint: Joint, group: Group, new: float, expected: Mapping[int, FloatArray], window: CodeArray | None) -> Joint:
+    """The same later, where a group may allow more, and so many rows have come: with codes as they are expected.
+
+    Combinations of one code are equally likely. Of columns of which nothing is expected, what comes is as what was.
+
+    Args:
+        expected: shares of codes among the rows that came, by column.
+        window: rows that have such shares, of a window: they stand for joint counts of other ticks.
+    """
+    group = group if joint.group.usual is not None else group.as_usual
+    at, counts = group.among(joint.group.combinations), np.zeros(group.number)
+    counts[at[at >= 0]] = joint.counts[at >= 0]
+    joint, told = joint._replace(group=group, counts=counts), expected.keys() & {*group.columns}
+    if told and window is not None:
+        return joint._replace(counts=joint.of_rows(window))
+    if told and new > 0:
+        c = max(told, key=lambda c: (expected[c].size, -c))
+        return joint._replace(counts=joint.counts + new * spread(group, c, expected[c]))
+    return joint
+
+
+def spread(group: Group, column: int, counts: FloatArray) -> FloatArray:
+    """Counts of a column's codes, in equal parts for the usual combinations of each, shape ``(combinations,)``."""
+    codes = group.combinations[:, group.columns.index(column)]
+    usual = np.ones(group.number) if group.usual is None else group.usual.astype(np.float64)
+    return usual * (counts / np.maximum(np.bincount(codes, weights=usual, minlength=counts.size), 1.0))[codes]
+
+
+def evened_margins(
+    groups: Sequence[Group], counts: Sequence[FloatArray], noises: Sequence[float]
+) -> tuple[list[FloatArray], list[float]]:
+    """Counts of each column's codes, evened among those that rows may have, and the variance that is left of one.
+
+    Grids are left as they are, since coarser grids tell of their cells; and grids tell nothing of districts here.
+    """
+    of, grids = {c: group for group in groups for c in group.columns}, grids_of(groups)
+    calm, left = list(counts), list(noises)
+    for c in {*range(len(counts))} - grids:
+        allowed = np.unique(of[c].combinations[:, of[c].columns.index(c)]) if c in of else None
+        outline = outlined(of[c], c, counts) if c in of and not of[c].nests else None
+        calm[c], left[c] = evened(counts[c], noises[c], allowed, outline)
+    return calm, left
+
+
+def outlined(group: Group, column: int, counts: Sequence[FloatArray]) -> FloatArray | None:
+    """What those columns of a group that have fewer codes say of one: in equal parts, but for their counts, shape
+    ``(codes,)``; ``None`` if there are none. Source: iterative proportional fitting (Deming and Stephan 1940).
+    """
+    size = counts[column].size
+    coarser = sorted((c for c in group.columns if counts[c].size < size), key=lambda c: (counts[c].size, c))
+    if not coarser:
+        return None
+    found = Joint(group, spread(group, column, np.ones(size)), 1.0)
+    for c in _TURNS * coarser:
+        found = found.moved(c, np.maximum(counts[c], 0.0))
+    return found.table((column,), (size,))
 
 
 def use_margins(joints: Sequence[Joint], *margins: list[FloatArray]) -> None:

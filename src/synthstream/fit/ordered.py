@@ -209,7 +209,9 @@ def _spectrum(size: int, length: float) -> tuple[FloatArray, FloatArray]:
     return np.maximum(values, 0.0), vectors
 
 
-def evened(counts: FloatArray, noise: float, allowed: CodeArray | None = None) -> tuple[FloatArray, float]:
+def evened(
+    counts: FloatArray, noise: float, allowed: CodeArray | None = None, outline: FloatArray | None = None
+) -> tuple[FloatArray, float]:
     """Counts of a column's codes, drawn to their neighbours' where that makes them much more likely, else to their mean
     where they are alike; and the variance that is left of one.
 
@@ -220,29 +222,32 @@ def evened(counts: FloatArray, noise: float, allowed: CodeArray | None = None) -
         counts: noisy, shape ``(size,)``.
         noise: variance of that of a count.
         allowed: codes that rows may have, increasing: the sum of all is theirs, and those at the beginning are evened.
+        outline: in what proportion counts are expected, in place of one mean, shape ``(size,)``.
     """
     if allowed is not None:
         found, run = np.zeros_like(counts), slice(int(np.count_nonzero(allowed == np.arange(allowed.size))))
         found[allowed] = counts[allowed] + (counts.sum() - counts[allowed].sum()) / allowed.size
-        found[run], noise = evened(found[run], noise)
+        found[run], noise = evened(found[run], noise, outline=None if outline is None else outline[run])
         return found, noise
     if not _FEWEST <= counts.size <= _MOST or noise <= SMALLEST:
         return counts, noise
-    mean = counts.mean()
+    mean, around = counts.mean(), counts.mean() * np.ones(counts.size)
+    if outline is not None and outline.sum() > 0:
+        around = counts.sum() / outline.sum() * outline
     tried = []
     for length in (0.0, *_LENGTHS):
         values, vectors = _spectrum(counts.size, length)
         more = 1 + np.multiply.outer(_FACTORS, values)
-        likely = -np.sum(np.log(more) + ((counts - mean) @ vectors) ** 2 / (noise * more), axis=1) / 2
+        likely = -np.sum(np.log(more) + ((counts - around) @ vectors) ** 2 / (noise * more), axis=1) / 2
         tried.append((float(likely.max()), length, 1 - 1 / more[np.argmax(likely)]))
     alone, best = tried[0], max(tried, key=lambda one: one[0])
     if best[0] < alone[0] + _LIKELIER:
         # At most, with one standard error of an estimated variance.
-        spread = float(counts.var(ddof=1)) * (1 + math.sqrt(2 / counts.size)) - noise
+        spread = float((counts - around).var(ddof=1)) * (1 + math.sqrt(2 / counts.size)) - noise
         if mean <= 0 or spread > (_EVEN * mean) ** 2:
             return counts, noise
         best = alone
     _, length, kept = best
     vectors = _spectrum(counts.size, length)[1]
     left = math.ceil(float(kept.mean()) * PARTS) / PARTS  # no less than there is
-    return _rounded(mean + vectors @ (kept * ((counts - mean) @ vectors)), noise), noise * left
+    return _rounded(around + vectors @ (kept * ((counts - around) @ vectors)), noise), noise * left

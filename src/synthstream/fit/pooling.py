@@ -9,7 +9,7 @@ Post-processing of released values.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations, pairwise
 from typing import NamedTuple
@@ -17,6 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from synthstream.constraints import Group
+from synthstream.fit.changes import standing_out
 from synthstream.fit.drift import Parts, Seen, Smooth, likelihoods, parts_of, smooth, smoothed
 from synthstream.fit.joints import possible
 from synthstream.fit.targets import simplex, sums_of
@@ -44,6 +45,8 @@ _CERTAIN, _NEVER = 16.0, 4.0
 _CLEAR = 3.0
 # What constraints leave of independent columns is brought to their margins so many times.
 _SWEEPS = 3
+# How often codes come again, and how many events each part would have if all came as often, are found by so many turns.
+_TURNS = 10
 
 
 class Looks(NamedTuple):
@@ -140,7 +143,8 @@ def pooled(
     *,
     covariance: FloatArray | None = None,
     groups: Sequence[Group] = (),
-    expected: Callable[[int, int], Mapping[int, FloatArray]] | None = None,
+    expected: Callable[[int, int], Mapping[tuple[int, ...], FloatArray]] | None = None,
+    again: Collection[int] = (),
 ) -> Measured:
     """Estimated running counts of every table that was ever measured, with their variances.
 
@@ -151,12 +155,18 @@ def pooled(
             running total ``()``.
         covariance: of the noise of the running totals at these ticks; left out: their variances alone.
         groups: public constraints.
-        expected: of some columns, the shares that codes are expected to have among the rows of ticks ``first..last``,
-            shape ``(codes,)``: those are smoothed, from part to part, by which they differ from it.
+        expected: of some tables of one column, the shares that cells are expected to have among the rows of ticks
+            ``first..last``, flat: those are smoothed, from part to part, by which they differ from it. Of some tables
+            of two, how these columns go together in each part, in place of independence.
+        again: of these, columns whose codes come again and again, such as weekdays: how often rows have a code in so
+            much of its time is seen in all parts, and expected of each, also in columns that a constraint ties to them.
     """
     now = history[-1]
     parts = parts_of(history, now.workload.sizes, covariance)
-    found = smooth(parts) if expected is None else _beside(parts, expected, now.tick)
+    ends = [*parts.ends.tolist(), *([now.tick] if parts.events.size > parts.ends.size else [])]
+    spans = [] if expected is None else [expected(before + 1, end) for before, end in pairwise([-1, *ends])]
+    told = {marginal: np.array([one[marginal] for one in spans]) for marginal in (spans[0] if spans else ())}
+    found = _beside(parts, {m[0]: t for m, t in told.items() if len(m) == 1}, groups, again) if told else smooth(parts)
     tables: list[Running] = [
         Running((), np.array([max(parts.events.sum(), 0.0)]), float(now.variance[now.workload.place[()]]))
     ]
@@ -164,7 +174,7 @@ def pooled(
         if known:
             own = found.running[parts.column == column]
             tables.append(Running((column,), own, float(found.variance[column])))
-    tables += _larger_tables(parts, found, history, groups)
+    tables += _larger_tables(parts, Independent(parts, found, groups, told), found, history)
     return Measured(
         tick=now.tick,
         workload=Workload(sizes=now.workload.sizes, marginals=tuple(marginal for marginal, *_ in tables)),
@@ -173,34 +183,63 @@ def pooled(
     )
 
 
-def _beside(parts: Parts, expected: Callable[[int, int], Mapping[int, FloatArray]], newest: int) -> Smooth:
+def _beside(parts: Parts, time: Mapping[int, FloatArray], groups: Sequence[Group], again: Collection[int]) -> Smooth:
     """Smooth shares, of which some are expected to change from part to part: what they differ by is smoothed.
 
     Of the rows only so many are expected to lie there as did in all parts that were measured.
     """
-    ends, events, counted = parts.ends.tolist(), parts.events, parts.ends.size
-    ends += [newest] if events.size > counted else []
-    known = [expected(before + 1, end) for before, end in pairwise([-1, *ends])]
-    apart = np.zeros((len(ends), parts.column.size))
-    for column in known[0]:
-        here, there = parts.column == column, np.array([one[column] for one in known])
+    events, counted = parts.events, parts.ends.size
+    known = _as_often(parts, time, groups, again)
+    apart = np.zeros((events.size, parts.column.size))
+    for column, there in known.items():
+        here = parts.column == column
         seen = np.isfinite(parts.variance[:, here].max(axis=1))
         whole = float(events[:counted][seen].sum())
         lie = float(np.sum(parts.values[:, here][seen], where=there[:counted][seen] > 0))
         apart[:, here] = (there - 1 / there.shape[1]) * (min(max(lie / whole, 0.0), 1.0) if whole > 0 else 1.0)
     found = smooth(replace(parts, values=parts.values - (events[:, None] * apart)[:counted]))
     shares, steps = found.shares + apart, found.steps.copy()
-    for column in known[0]:
+    for column in known:
         here, steps[column] = parts.column == column, max(steps[column], _SMALLEST)
         shares[:, here] = simplex(shares[:, here], np.ones(len(shares)))
     return found._replace(shares=shares, steps=steps, running=events @ shares)
 
 
-def _larger_tables(parts: Parts, found: Smooth, history: Sequence[Measured], groups: Sequence[Group]) -> list[Running]:
+def _as_often(
+    parts: Parts, time: Mapping[int, FloatArray], groups: Sequence[Group], again: Collection[int]
+) -> dict[int, FloatArray]:
+    """Expected shares, by column, with codes that come again as often as in all parts, as far as noise lets it be told;
+    without columns of which the same is expected in all parts.
+
+    Args:
+        time: shares if events came evenly, shape ``(times, codes)``.
+    """
+    often, found = dict[int, FloatArray](), dict[int, FloatArray]()
+    for column in again:
+        here, often[column] = parts.column == column, np.ones(parts.sizes[column])
+        seen = np.flatnonzero(np.isfinite(parts.variance[:, here].max(axis=1)))
+        counts, noise = (each[seen][:, here].sum(axis=0) for each in (parts.values, parts.variance))
+        for _ in range(_TURNS if seen.size else 0):
+            # How many events of each part there would be if all codes came as often.
+            alike = parts.events[seen] / np.maximum(time[column][seen] @ often[column], _SMALLEST)
+            even = alike @ time[column][seen]
+            more = standing_out(counts - even, float(noise.mean()), expected=even)
+            often[column] = np.where(even >= 1, np.maximum(1 + more / np.maximum(even, 1.0), 0.0), 1.0)
+    for column, shares in time.items():
+        group = next((group for group in groups if column in group.columns), None)
+        factor = often.get(column, 1.0 if group is None else group.product(column, parts.sizes[column], often))
+        each = shares * factor
+        each *= shares.sum(axis=1, keepdims=True) / np.maximum(each.sum(axis=1, keepdims=True), _SMALLEST)
+        if column not in again or np.ptp(each, axis=0).max() > _SMALLEST:
+            found[column] = each
+    return found
+
+
+def _larger_tables(parts: Parts, independent: Independent, found: Smooth, history: Sequence[Measured]) -> list[Running]:
     """Estimates of larger running tables. Columns of a constraint, such as grids of a place, are independent in no
     part.
     """
-    independent, out, phis = Independent(parts, found, groups), list[Running](), list[float]()
+    out, phis = list[Running](), list[float]()
     measured = {m for known in history for m in known.workload.marginals if len(m) > 1}
     for marginal in sorted(measured, key=lambda m: (len(m), m)):
         each = independent.parts(marginal)
@@ -269,10 +308,13 @@ class Independent:
     Args:
         parts, found: tables of single columns, and what is known of them.
         groups: public constraints; what they forbid is 0.
+        told: of tables of one column and of two, which shares of the time of each part their cells have.
     """
 
-    def __init__(self, parts: Parts, found: Smooth, groups: Sequence[Group]) -> None:
-        self._parts, self._found, self._groups = parts, found, groups
+    def __init__(
+        self, parts: Parts, found: Smooth, groups: Sequence[Group], told: Mapping[tuple[int, ...], FloatArray]
+    ) -> None:
+        self._parts, self._found, self._groups, self._told = parts, found, groups, told
         self._codes = [parts.column == column for column in range(len(parts.sizes))]
 
     def group(self, marginal: Sequence[int]) -> Group | None:
@@ -296,15 +338,19 @@ class Independent:
         return np.asarray(_product(own, np.maximum(self._parts.events.sum(keepdims=True), 0.0))[0])
 
     def _allowed(self, marginal: Sequence[int], tables: FloatArray) -> FloatArray:
-        """What constraints leave of tables, shape ``(times, cells)``, with the same margins as far as can be.
-
-        Source: iterative proportional fitting (Deming and Stephan 1940).
+        """What constraints, and the time of each part, leave of tables, shape ``(times, cells)``, with the same margins
+        as far as can be. Source: iterative proportional fitting (Deming and Stephan 1940).
         """
         group, shape = self.group(marginal), [self._parts.sizes[c] for c in marginal]
-        if group is None:
+        if group is not None:
+            factor = possible(group, marginal, shape)
+        elif tuple(marginal) in self._told:
+            apart = _product([self._told[c,] for c in marginal], np.ones(len(tables)))
+            factor = np.where(apart > 0, self._told[tuple(marginal)] / np.where(apart > 0, apart, 1.0), 1.0)
+        else:
             return tables
         wanted = np.maximum(tables, 0.0).reshape(-1, *shape)
-        left = wanted * possible(group, marginal, shape).reshape(shape)
+        left = wanted * factor.reshape(-1, *shape)
         for axis in [*range(1, left.ndim)] * _SWEEPS:
             others = tuple(a for a in range(1, left.ndim) if a != axis)
             sums = left.sum(axis=others, keepdims=True)

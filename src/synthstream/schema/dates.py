@@ -6,6 +6,8 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import lru_cache
+from itertools import combinations
 
 import numpy as np
 import polars as pl
@@ -86,13 +88,17 @@ class Dates:
             >>> Dates(clock=clock, columns={}, parts={0: weekday}).passed(0, 1)[0].tolist()  # Thursday and Friday
             [0.0, 0.0, 0.0, 0.5, 0.5, 0.0, 0.0, 0.0]
         """
-        start, end = self._at(first), self._at(last + 1)
-        found = {}
-        for c, column in self.parts.items():
-            step = max(60.0 if column.part == "minute" else 3600.0, (end - start) / _MOMENTS)
-            at = np.arange(start + min(step, end - start) / 2, end, step)
-            codes = column.encode(pl.Series((at * 1e6).astype(np.int64)).cast(pl.Datetime("us")))
-            found[c] = np.bincount(codes, minlength=column.size) / at.size
+        return {c: _passed(self._at(first), self._at(last + 1), column) for c, column in self.parts.items()}
+
+    def expected(self, first: int, last: int) -> dict[int, FloatArray]:
+        """Shares of the time of some ticks, of all columns: of bins as :meth:`shares`, of parts as :meth:`passed`."""
+        return self.shares(first, last) | self.passed(first, last)
+
+    def tables(self, first: int, last: int) -> dict[tuple[int, ...], FloatArray]:
+        """The same by the columns of a table, flat: of each of them, and of each two parts of the calendar."""
+        found: dict[tuple[int, ...], FloatArray] = {(c,): shares for c, shares in self.expected(first, last).items()}
+        for (a, one), (b, other) in combinations(self.parts.items(), 2):
+            found[a, b] = _passed(self._at(first), self._at(last + 1), one, other)
         return found
 
     def in_time(self, end: datetime, cells: Sequence[pl.Series]) -> list[pl.Series]:
@@ -117,3 +123,16 @@ class Dates:
     def _at(self, tick: int) -> float:
         """When a tick begins, in seconds as those of the columns' edges."""
         return seconds_of(self.clock.boundary(self.begun + tick))
+
+
+@lru_cache(maxsize=4096)  # each tick asks for all epochs before
+def _passed(start: float, end: float, *columns: Datetime) -> FloatArray:
+    """What share of the time from one second since 1970 to another has each cell of a table of calendar parts, flat."""
+    finest = 60.0 if any(column.part == "minute" for column in columns) else 3600.0
+    step = max(finest, (end - start) / _MOMENTS)
+    at = np.arange(start + min(step, end - start) / 2, end, step)
+    moments, sizes = pl.Series((at * 1e6).astype(np.int64)).cast(pl.Datetime("us")), [c.size for c in columns]
+    cells = np.ravel_multi_index([column.encode(moments) for column in columns], sizes)
+    found = np.bincount(cells, minlength=math.prod(sizes)) / at.size
+    found.flags.writeable = False
+    return found

@@ -29,10 +29,10 @@ from synthstream.strategies.shares import by_size
 from synthstream.synthesizers.bounds import LONG
 from synthstream.synthesizers.contract import Mechanism, Synthesizer
 from synthstream.synthesizers.epochs import InEpochs
+from synthstream.synthesizers.fitting import RowFitting
 from synthstream.synthesizers.points import FromBothSides, FromNodes
 from synthstream.synthesizers.segments import in_segments
 from synthstream.synthesizers.tables import AtRefreshes, Continual
-from synthstream.synthesizers.windowing import RowFitting
 from synthstream.workload import Workload
 
 Make = Callable[[StreamConfig, Budget], Synthesizer]

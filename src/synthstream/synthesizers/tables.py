@@ -32,8 +32,8 @@ from synthstream.synthesizers.contract import (
     WindowAsked,
     Windowed,
 )
+from synthstream.synthesizers.fitting import PLAIN, RowFitting
 from synthstream.synthesizers.simulation import tables
-from synthstream.synthesizers.windowing import PLAIN, RowFitting
 from synthstream.workload import CodeArray, FloatArray, IntArray
 
 CLOSER = "The rows are fitted to all measured tables together, so they are usually closer to the truth."
@@ -219,8 +219,9 @@ class AtRefreshes(Running):
             shared = self.mechanism.covariance(at, tick, came)
             before = history(came.ticks[number - 1]) if number else None
             then = Earlier(history(at), shared, self.mechanism.unit.signed, before)
-            if (dates := self.how.dates) is not None:
-                then = then._replace(single=tuple(dates.possible(at)), expected=dates.shares(at + 1, tick))
+            if self.how.dates is not None:
+                expected = self.how.at(tick).expected(at + 1, tick, known, (0, tick))
+                then = then._replace(groups=self.how.at(at).groups, expected=expected)
         return self.how.at(tick).fit(known, start=last, seed=seed, memory=0.0, fresh=fresh, then=then)
 
     def error_bound(self, tick: int, *, beta: float) -> float:
@@ -251,5 +252,5 @@ class AtRefreshes(Running):
     @override
     def window(self, asked: WindowAsked) -> Windowed:
         """See :class:`Synthesizer`: differences of counts, of larger tables between the nearest refreshes."""
-        how, came = self.how.at(asked.last - asked.start), self.came(asked.own(asked.newest))
-        return windowing.between_refreshes(self.mechanism, came, asked, how)
+        came = self.came(asked.own(asked.newest))
+        return windowing.between_refreshes(self.mechanism, came, asked, self.how)

@@ -5,20 +5,19 @@ All of it is post-processing of what was published.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from synthstream.constraints import Group, joined
+from synthstream.constraints import Group
 from synthstream.errors import NotReleased
 from synthstream.fit.aims import Earlier
 from synthstream.fit.changes import standing_out
-from synthstream.fit.pooling import pooled
-from synthstream.fit.population import Population, fit
+from synthstream.fit.population import Population
+from synthstream.fit.targets import total_of
 from synthstream.kernel.epochs import Epochs
 from synthstream.kernel.tables import Refreshed
 from synthstream.measured import Measured
@@ -28,45 +27,16 @@ from synthstream.release.series import only
 from synthstream.schema.dates import Dates
 from synthstream.strategies.times import Refreshes
 from synthstream.synthesizers.contract import Synthesizer, WindowAsked, Windowed
+from synthstream.synthesizers.fitting import RowFitting
 from synthstream.workload import FloatArray, Workload
 
 # Rows of a window keep the shares of all events up to its end, except where the window's own measurement stands out of
 # its noise. So they remember past ticks without end.
 _ALL = np.inf
+# Events are taken to have come in time unless more than so many standard errors of them are late.
+_SURE = 2.0
 # So many dates are named where a window has to begin and end with epochs.
 _NAMED = 12
-
-
-class RowFitting(NamedTuple):
-    """How rows are fitted: see :func:`synthstream.fit.population.fit`.
-
-    Args:
-        groups: public constraints, which published rows satisfy; what is measured does not depend on them.
-        most: rows at most, which stand for more events each where there are more; ``None``: a row for each event.
-        dates: columns in which no row lies in the future.
-    """
-
-    groups: tuple[Group, ...] = ()
-    most: int | None = None
-    dates: Dates | None = None
-
-    def at(self, tick: int) -> RowFitting:
-        """The same at a tick, of those that are measured: with what its dates allow among the groups."""
-        if self.dates is None:
-            return self
-        return self._replace(groups=joined([*self.groups, *self.dates.possible(tick)]))
-
-    def pooled(self, history: Sequence[Measured], **known: Any) -> Measured:
-        """What epochs tell together: see :func:`synthstream.fit.pooling.pooled`."""
-        expected = self.dates.shares if self.dates is not None and self.dates.columns else None
-        return pooled(history, groups=self.groups, expected=expected, **known)
-
-    def fit(self, measured: Measured, **how: Any) -> Population:
-        """Rows for a measurement: see :func:`synthstream.fit.population.fit`."""
-        return fit(measured, groups=self.groups, most=self.most, **how)
-
-
-PLAIN = RowFitting()
 
 
 def of_running_counts(asked: WindowAsked, how: RowFitting) -> Windowed[Measured, RowModel]:
@@ -114,7 +84,7 @@ def _running(measured: Measured, among: tuple[tuple[int, ...], ...] | None) -> M
 
 
 def between_refreshes(
-    mechanism: Refreshed, came: Refreshes, asked: WindowAsked, how: RowFitting
+    mechanism: Refreshed, came: Refreshes, asked: WindowAsked, ever: RowFitting
 ) -> Windowed[Measured, RowModel]:
     """Of tables of which larger ones are measured at refreshes: these are counted between the nearest ones.
 
@@ -123,8 +93,10 @@ def between_refreshes(
 
     Args:
         came: refreshes of the last segment up to the newest release.
+        ever: how rows are fitted, at any tick.
     """
     first, last = asked.first, asked.last
+    how = ever.at(last - asked.start)
     if first < asked.cut:
         return _across_a_cut(asked, how)
     at, workload, ends = asked.start, mechanism.workload, came.ticks
@@ -155,7 +127,8 @@ def between_refreshes(
     )
     # Larger tables may count other ticks than the window: what goes together is carried to what its own tables say.
     shared = between_spans(partial(mechanism.covariance, came=came), (first - at, last - at), (after + 1, until))
-    then = Earlier(Measured(tick=last, workload=workload, values=values, variance=variance), shared, window=True)
+    known_then = Measured(tick=last, workload=workload, values=values, variance=variance)
+    then = Earlier(known_then, shared, window=True, groups=ever.at(until).groups)
     whole = [end for end in ends if at + end <= last]
     all_of_it = asked.whole(at + whole[-1]) if first and whole else None
     return Windowed(known, _rows(asked, how, own, all_of_it, then, at + whole[-1] if whole else None))
@@ -247,70 +220,86 @@ def _rows(
     if then is not None:
         beside = fitted(then.measured, start=rows, memory=_ALL)
         start = beside if beside.number else rows
-    start, dated = _dated(start, rows, own, how, asked, until)
+    start, dated = _dated(start, rows, all_of_it, own, how, asked, until)
     if then is not None:
         then = then._replace(expected=dated)
     return fitted(own, start=start, memory=_ALL, then=then)
 
 
 def _dated(
-    start: Population, rows: Population, own: Measured, how: RowFitting, asked: WindowAsked, until: int | None
+    start: Population,
+    rows: Population,
+    known: Measured,
+    own: Measured,
+    how: RowFitting,
+    asked: WindowAsked,
+    until: int | None,
 ) -> tuple[Population, dict[int, FloatArray]]:
     """Rows of which most are dated within the window: all but a share that is late by what was measured of the window,
     as far as noise does not explain it. And the shares that codes have then, by column.
 
     Args:
-        rows: of all events up to a tick, ``until``, or to the window's last one.
+        rows, known: of all events up to a tick, ``until``, or to the window's last one.
     """
     if (dates := how.dates) is None:
         return start, {}
-    codes, rng, found = start.codes, np.random.default_rng([asked.seed, 1]), dict[int, FloatArray]()
-    tied = {c for group in how.groups if len(group.columns) > 1 for c in group.columns}
-    for c, (shares, held) in _in_window(dates, rows, asked, asked.last if until is None else until).items():
-        if (c,) not in own.workload.place or c in tied or not shares.any():
+    codes, rng, told = start.codes, np.random.default_rng([asked.seed, 1]), list[int]()
+    tied = {c: group for group in how.groups for c in group.columns}
+    in_window = _in_window(dates, how, rows, known, asked, asked.last if until is None else until)
+    # Of columns that a constraint ties, bins come before parts of the calendar, and fine ones before coarse ones.
+    for c in sorted(in_window, key=lambda c: (c in dates.parts, -in_window[c][0].size)):
+        (shares, held), group = in_window[c], tied.get(c, Group.of([c], np.arange(in_window[c][0].size)))
+        if (c,) not in own.workload.place or not shares.any():
             continue
+        told.append(c)
+        if not {*told[:-1]}.isdisjoint(group.columns):
+            continue  # it follows
         late = np.flatnonzero(~held[codes[:, c]])
         in_time = len(codes) - min(late.size, round(len(codes) * _late(own, c, held)))
         made = [codes[rng.choice(late, size=len(codes) - in_time, replace=False)]]
         for code, number in enumerate(rng.multinomial(in_time, shares / shares.sum()).tolist()):
             there = rng.permutation(np.flatnonzero(codes[:, c] == code))[:number]
             more = codes[rng.integers(len(codes), size=number - there.size)]
-            more[:, c] = code
+            fits = group.as_usual.combinations
+            fits = fits[fits[:, group.columns.index(c)] == code]
+            like = codes[rng.permutation(there)][:, list(group.columns)] if there.size else fits
+            if len(like):
+                more[:, list(group.columns)] = like[np.arange(len(more)) % len(like)]
             made += [codes[there], more]
         codes = np.concatenate(made)
-        found[c] = np.bincount(codes[:, c], minlength=shares.size) / max(len(codes), 1)
-    return Population(workload=start.workload, codes=codes), found
+    counts = {c: np.bincount(codes[:, c], minlength=in_window[c][0].size) for c in told}
+    return Population(workload=start.workload, codes=codes), {c: n / max(len(codes), 1) for c, n in counts.items()}
 
 
 def _in_window(
-    dates: Dates, rows: Population, asked: WindowAsked, until: int
+    dates: Dates, how: RowFitting, rows: Population, known: Measured, asked: WindowAsked, until: int
 ) -> dict[int, tuple[FloatArray, NDArray[np.bool_]]]:
     """Of each column of dates, in what proportion rows of a window that come in time have its codes, and which may be.
 
-    Bins until the end of what ``rows`` are of get rows in proportion to theirs, others evenly; parts of the calendar in
-    proportion to the time that they have in the window, and to how many rows there were in as much time before.
+    Bins until the end of what ``rows`` are of have as many as these say, as far as noise does not explain it.
     """
-    first, last, found = asked.first - asked.start, asked.last - asked.start, {}
+    first, last = asked.first - asked.start, asked.last - asked.start
+    found = how.expected(first, last, known, (-asked.start, until - asked.start))
     told = dates.shares(first, until - asked.start) if until >= asked.first else {}
-    for c, whole in dates.shares(first, last).items():
-        shares, known = whole.copy(), told[c] > 0 if told else np.zeros(whole.size, dtype=np.bool_)
-        held = np.bincount(rows.codes[:, c], minlength=shares.size)[known]
-        if held.any():
-            shares[known] = shares[known].sum() * held / held.sum()
-        found[c] = shares, whole > 0
-    ever = dates.passed(-asked.start, until - asked.start) if dates.parts else {}
-    for c, time in dates.passed(first, last).items():
-        held, some = np.bincount(rows.codes[:, c], minlength=time.size), ever[c] > 0
-        often = np.where(some, held / np.where(some, ever[c], 1.0), held[some].sum())
-        found[c] = time * often, time > 0
-    return found
+    each = total_of(known) / max(rows.number, 1)  # events that a row stands for
+    for c in dates.columns:
+        counted = told[c] > 0 if told else np.zeros(found[c].size, dtype=np.bool_)
+        there = np.bincount(rows.codes[:, c], minlength=counted.size)[counted] * each
+        if there.any() and (c,) in known.workload.place:
+            even = there.sum() * found[c][counted] / found[c][counted].sum()
+            now = np.maximum(even + standing_out(there - even, known.marginal((c,))[1] ** 2, expected=even), 0.0)
+            found[c][counted] = found[c][counted].sum() * now / now.sum()
+    return {
+        c: (shares, time > 0)
+        for (c, shares), time in zip(found.items(), dates.expected(first, last).values(), strict=True)
+    }
 
 
 def _late(own: Measured, column: int, held: NDArray[np.bool_]) -> float:
     """What share of the events lies in other codes than those of a column that are held, beyond noise."""
     (counts, error), (number, of_it) = own.marginal((column,)), own.marginal(())
     late = np.array([float(number) - float(np.sum(counts, where=held))])
-    beyond = standing_out(late, of_it**2 + error**2 * np.count_nonzero(held))
+    beyond = standing_out(late, _SURE**2 * (of_it**2 + error**2 * np.count_nonzero(held)))
     return min(max(float(beyond[0]) / max(float(number), 1.0), 0.0), 1.0)
 
 
