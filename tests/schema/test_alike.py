@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from datetime import datetime
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 import polars as pl
 import pytest
 
 from synthstream.schema.alike import of_one_cell
-from synthstream.schema.binned import Binned, Datetime, Integer, Number
+from synthstream.schema.binned import Binned, Datetime, Integer, Number, seconds_of
 from synthstream.schema.columns import Category, Column
+from synthstream.schema.schema import Schema
 
 START, END = datetime(2024, 2, 1), datetime(2024, 5, 11)
 
@@ -114,3 +116,56 @@ def test_pairs_are_looked_at_in_either_order() -> None:
     for a, b in combinations([DAY, HALF, WEEKS, WEEKDAY, MONTH, HOUR, QUARTER], 2):
         one, other = of_one_cell([a, b]), of_one_cell([b, a])
         assert [g.number for g in one] == [g.number for g in other], (a.name, b.name)
+
+
+WHOLE = date("whole", min=datetime(2024, 2, 1, 6), max=datetime(2024, 5, 11, 6), bins=100)
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        [DAY, WEEKDAY, HOUR, MINUTE],
+        [WEEKS, HALF, QUARTER],
+        [WEEKS, WEEKDAY, MONTH, HOUR],
+        [date("months", min=START, max=END, bins=3), IN_MONTH, MONTH, WEEKDAY, MINUTE],
+        [WHOLE, HOUR, DAY],
+        [date("before", min=datetime(1960, 1, 1), max=datetime(1960, 3, 1), bins=8), WEEKDAY, HOUR, MINUTE],
+    ],
+    ids=lambda columns: "+".join(c.name for c in columns),
+)
+def test_rows_say_one_moment(columns: list[Binned]) -> None:
+    """Of codes that moments have: the finest date lies in all bins, and on all parts, that its row says."""
+    rng, of_bins = np.random.default_rng(1), [c for c in columns if isinstance(c, Datetime) and c.part is None]
+    low, high = (pick([seconds_of(end) for end in ends]) for pick, ends in _ends(of_bins))
+    moments = pl.Series((rng.uniform(low, high, 5000) * 1e6).astype(np.int64)).cast(pl.Datetime("us"))
+    codes = of(columns, moments)
+    found = Schema(columns=tuple(columns)).decode(codes, None)
+    finest = max(of_bins, key=lambda column: column.size)
+    # Bins that begin within a day have two days of which each holds a part of the hours.
+    least = 0.9 if (seconds_of(finest.max or END) - low) / (finest.bins or 1) % 86_400 and MINUTE in columns else 1.0
+    for place, column in enumerate(columns):
+        assert (column.encode(found[finest.name]) == codes[:, place]).mean() >= least
+        if column in of_bins:
+            assert column.encode(found[column.name]).tolist() == codes[:, place].tolist()
+    assert found[finest.name].n_unique() > 4900
+
+
+def _ends(columns: list[Datetime]) -> list[tuple[Any, list[datetime]]]:
+    """Where moments must begin and end that lie in all of them."""
+    return [(max, [c.min for c in columns if c.min]), (min, [c.max for c in columns if c.max])]
+
+
+def test_rows_of_wide_bins_have_the_number_of_fine_ones() -> None:
+    ages = (
+        Number("age", source="years", min=0, max=100, bins=20),
+        Number("old", source="years", min=0, max=100, bins=2, missing=0),
+        Integer("whole", source="years", min=0, max=99, width=50),
+    )
+    codes = of([*ages], pl.Series([*np.random.default_rng(0).uniform(0, 100, 500), None]))
+    found = Schema(columns=ages).decode(codes, None)
+    assert found["old"][:-1].to_list() == found["age"][:-1].to_list()
+    assert 0 <= found["old"][-1] < 50  # a missing cell counts there
+    assert found["whole"].dtype == pl.Int64
+    contradicts = codes.copy()
+    contradicts[:, 1] = 1 - contradicts[:, 1]
+    assert ages[1].encode(Schema(columns=ages).decode(contradicts, None)["old"]).tolist() == contradicts[:, 1].tolist()

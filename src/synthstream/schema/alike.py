@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from synthstream.constraints import MOST_COMBINATIONS, Group
 from synthstream.schema.binned import Binned, Datetime, Integer, Number, Part, seconds_of
 from synthstream.schema.columns import Column
-from synthstream.workload import CodeArray, FloatArray
+from synthstream.workload import CodeArray, FloatArray, IntArray
 
 _DAY = 86_400.0
 # Parts of the time of a day, in seconds from one to the next, and their number: any day has all of them.
@@ -41,12 +41,93 @@ def of_one_cell(columns: Sequence[Column]) -> list[Group]:
         >>> [codes for codes in group.combinations.tolist() if codes[0] in (1, 2, 4)]  # Friday, Saturday, missing
         [[1, 4], [2, 5], [4, 7]]
     """
+    return [group for each in _families(columns) for group in _groups(each)]
+
+
+def agreeing(columns: Sequence[Column], codes: CodeArray, cells: Sequence[pl.Series]) -> list[pl.Series]:
+    """Cells of rows, moved within their bins so that those of one cell are of one moment, or number, as far as can be.
+
+    A date lies at the hour and minute, and on the weekday and so on, that its row says in other columns; a date or
+    number in wide bins is that of the finest ones. Where bins and parts contradict each other cells stay.
+
+    Args:
+        codes: of the rows, shape ``(rows, columns)``.
+        cells: of each column, in its bin.
+
+    Example:
+        >>> day = Datetime(name="day", source="at", min=datetime(2026, 1, 1), max=datetime(2026, 1, 5), bins=4)
+        >>> hour = Datetime(name="hour", source="at", part="hour")
+        >>> cells = [pl.Series("day", [datetime(2026, 1, 2, 9, 20)]), pl.Series("hour", [17])]
+        >>> agreeing([day, hour], np.array([[1, 17]]), cells)[0].to_list()
+        [datetime.datetime(2026, 1, 2, 17, 20)]
+    """
+    found = list(cells)
+    for family in _families(columns):
+        finest, *wider = sorted((c for c in family if not _part(family[c])), key=lambda c: -family[c].size) or [-1]
+        if finest < 0 or len(family) == 1:
+            continue
+        column, parts = family[finest], {c: part for c, part in family.items() if _part(part)}
+        if parts:
+            found[finest] = _on_time(column, codes[:, finest], parts, codes, found[finest])
+        for c in wider:
+            like = family[c]
+            if (like.type, getattr(like, "decimals", None)) == (column.type, getattr(column, "decimals", None)):
+                fits = pl.Series(like.encode(found[finest]) == codes[:, c]) & found[finest].is_not_null()
+                found[c] = found[finest].zip_with(fits, found[c]).alias(like.name)
+    return found
+
+
+def _on_time(
+    column: Binned, bins: CodeArray, parts: Mapping[int, Binned], codes: CodeArray, cells: pl.Series
+) -> pl.Series:
+    """Dates in bins, moved within these to the parts of the calendar that rows say."""
+    of_date = {c: part for c, part in parts.items() if _part(part) in _OF_A_DATE}
+    units = {_part(part): c for c, part in parts.items() if _part(part) in _OF_A_DAY}
+    at = cells.dt.epoch("us").fill_null(0).to_numpy()
+    if of_date:
+        at = _on_date(column, bins, of_date, codes, at)
+    low, high = (np.round(np.asarray(column.edges)[np.minimum(bins, len(column.edges) - 2) + k] * 1e6) for k in (0, 1))
+    new = at.copy()
+    for part, whole in (("hour", 24), ("minute", 60)):
+        if part in units:
+            step, code = int(_OF_A_DAY[part][0] * 1e6), codes[:, units[part]]
+            new = np.where(code < whole, new + (code - new // step % whole) * step, new)
+    # A bin that begins within a day may have that hour on the day before or after; best is the same day.
+    for shift in (0,) if of_date else (1, -1, 0):
+        other = new + shift * int(_DAY * 1e6)
+        at = np.where((other >= low) & (other < high), other, at)
+    return pl.Series(at.astype(np.int64)).cast(cells.dtype).zip_with(cells.is_not_null(), cells).alias(cells.name)
+
+
+def _on_date(column: Binned, bins: CodeArray, parts: Mapping[int, Binned], codes: CodeArray, at: IntArray) -> IntArray:
+    """Moments in microseconds, moved to a day of their bin that has the parts that rows say, at their time of day."""
+    edges, day = np.round(np.asarray(column.edges) * 1e6).astype(np.int64), int(_DAY * 1e6)
+    if (edges[-1] - edges[0]) / day > _MOST_MOMENTS:
+        return at
+    begins = np.union1d(edges[:-1], np.arange(-(-edges[0] // day), -(-edges[-1] // day)) * day)
+    ends = np.append(begins[1:], edges[-1])
+    days, sizes = pl.Series(begins).cast(pl.Datetime("us")), [column.size, *(part.size for part in parts.values())]
+    keys = np.ravel_multi_index([column.encode(days), *(part.encode(days) for part in parts.values())], sizes)
+    asked = np.ravel_multi_index([bins, *(codes[:, c] for c in parts)], sizes)
+    order = np.argsort(keys, kind="stable")
+    first, last = (np.searchsorted(keys[order], asked, side=side) for side in ("left", "right"))
+    where = np.searchsorted(begins, at, side="right") - 1
+    wrong = (last > first) & (keys[np.maximum(where, 0)] != asked)
+    # Which of the days that fit follows from the time of the day, which is left as it is as far as the bin allows.
+    nth = first + (at % 1_000_003) % np.maximum(last - first, 1)
+    chosen = order[np.minimum(nth, len(order) - 1)]
+    moved = np.clip(begins[chosen] // day * day + at % day, begins[chosen], ends[chosen] - 1)
+    return np.where(wrong, moved, at)
+
+
+def _families(columns: Sequence[Column]) -> list[dict[int, Binned]]:
+    """Numbers, and dates on one wall, by the column of rows that they are read from."""
     alike: dict[tuple[str, str], dict[int, Binned]] = {}
     for c, column in enumerate(columns):
         if isinstance(column, Datetime | Integer | Number):
             wall = column.timezone if isinstance(column, Datetime) else ""
             alike.setdefault((column.read_from, wall), {})[c] = column
-    return [group for each in alike.values() for group in _groups(each)]
+    return [*alike.values()]
 
 
 def _groups(columns: Mapping[int, Binned]) -> list[Group]:

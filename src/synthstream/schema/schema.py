@@ -12,6 +12,7 @@ import numpy as np
 import polars as pl
 
 from synthstream.errors import SchemaError
+from synthstream.schema.alike import agreeing
 from synthstream.schema.binned import Binned
 from synthstream.schema.coercion import Frame, polars_frame
 from synthstream.schema.columns import Column, distinct
@@ -150,7 +151,7 @@ class Schema:
         """
         own = [rng or np.random.default_rng(list(column.name.encode())) for column in self.columns]
         cells = [column.decode(codes[:, i], own[i]) for i, column in enumerate(self.columns)]
-        cells = list(moved(cells))
+        cells = list(moved(agreeing(self.columns, codes, cells)))
         cells = ordered(self.columns, codes, cells, self.in_order) if self.in_order else cells
         cells = cells if self.region is None else self.region.placed(codes, cells, own[0])
         return pl.DataFrame([*cells, *(more for i in range(len(self.columns)) for more in self._further(i, codes))])
