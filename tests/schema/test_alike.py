@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from itertools import combinations
 from typing import Any
 
@@ -12,7 +12,9 @@ import pytest
 
 from synthstream.schema.alike import of_one_cell
 from synthstream.schema.binned import Binned, Datetime, Integer, Number, seconds_of
+from synthstream.schema.clock import Clock
 from synthstream.schema.columns import Category, Column
+from synthstream.schema.dates import Dates
 from synthstream.schema.schema import Schema
 
 START, END = datetime(2024, 2, 1), datetime(2024, 5, 11)
@@ -153,6 +155,24 @@ def test_rows_say_one_moment(columns: list[Binned]) -> None:
 def _ends(columns: list[Datetime]) -> list[tuple[Any, list[datetime]]]:
     """Where moments must begin and end that lie in all of them."""
     return [(max, [c.min for c in columns if c.min]), (min, [c.max for c in columns if c.max])]
+
+
+@pytest.mark.parametrize(("hours", "possible"), [(24 * 4 + 12, True), (-1, False)])
+def test_a_moment_of_the_bin_that_has_begun_is_before_its_end(hours: int, possible: bool) -> None:
+    """In a week of which four and a half days are over, on a day and at an hour that has been, if there is any."""
+    columns = (WEEKS, WEEKDAY, HOUR)
+    end = START + timedelta(hours=hours)  # a Monday at noon
+    clock = Clock(start=START - timedelta(days=30), every="12h", horizon=None, column="at")
+    pairs = np.array([(weekday, hour) for weekday in range(7) for hour in range(24)])
+    codes = np.column_stack([np.zeros(len(pairs)), pairs]).astype(np.int32)
+    dates = Dates(clock=clock, columns={0: WEEKS})
+    found = Schema(columns=columns).decode(codes, None, dates, end)
+    assert (found["weeks"] < end).all() == possible
+    agree = (found["weeks"].dt.weekday() - 1 == codes[:, 1]) & (found["weeks"].dt.hour() == codes[:, 2])
+    begun = {
+        (day.weekday(), day.hour) for day in (START + timedelta(hours=h) for h in range(hours if possible else 168))
+    }
+    assert agree.to_list() == [(w, h) in begun for w, h in pairs.tolist()]
 
 
 def test_rows_of_wide_bins_have_the_number_of_fine_ones() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any, ClassVar, cast
 
 import numpy as np
@@ -44,8 +44,7 @@ class TableRelease(Located, Release):
 
     def _made(self, n: int | None, rng: np.random.Generator | None) -> pl.DataFrame:
         if n is None:
-            moved = [] if self.dates is None else [partial(self.dates.in_time, self.end)]
-            return self.schema.decode(self.model.codes.astype(np.int32), rng, *moved)
+            return self.schema.decode(self.model.codes.astype(np.int32), rng, self.dates, self.end)
         rows, rng = self.listed[0], rng or self._rng()  # where they lie in their bins all rows say, and not a few
         return rows[rng.choice(rows.height, size=n, replace=n > rows.height)] if n and rows.height else rows[:0]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from functools import lru_cache
@@ -44,7 +45,9 @@ def of_one_cell(columns: Sequence[Column]) -> list[Group]:
     return [group for each in _families(columns) for group in _groups(each)]
 
 
-def agreeing(columns: Sequence[Column], codes: CodeArray, cells: Sequence[pl.Series]) -> list[pl.Series]:
+def agreeing(
+    columns: Sequence[Column], codes: CodeArray, cells: Sequence[pl.Series], ends: Mapping[int, float]
+) -> list[pl.Series]:
     """Cells of rows, moved within their bins so that those of one cell are of one moment, or number, as far as can be.
 
     A date lies at the hour and minute, and on the weekday and so on, that its row says in other columns; a date or
@@ -53,12 +56,13 @@ def agreeing(columns: Sequence[Column], codes: CodeArray, cells: Sequence[pl.Ser
     Args:
         codes: of the rows, shape ``(rows, columns)``.
         cells: of each column, in its bin.
+        ends: of some columns, in seconds since 1970 on their wall, when cells must have ended; they all have.
 
     Example:
         >>> day = Datetime(name="day", source="at", min=datetime(2026, 1, 1), max=datetime(2026, 1, 5), bins=4)
         >>> hour = Datetime(name="hour", source="at", part="hour")
         >>> cells = [pl.Series("day", [datetime(2026, 1, 2, 9, 20)]), pl.Series("hour", [17])]
-        >>> agreeing([day, hour], np.array([[1, 17]]), cells)[0].to_list()
+        >>> agreeing([day, hour], np.array([[1, 17]]), cells, {})[0].to_list()
         [datetime.datetime(2026, 1, 2, 17, 20)]
     """
     found = list(cells)
@@ -68,7 +72,9 @@ def agreeing(columns: Sequence[Column], codes: CodeArray, cells: Sequence[pl.Ser
             continue
         column, parts = family[finest], {c: part for c, part in family.items() if _part(part)}
         if parts:
-            found[finest] = _on_time(column, codes[:, finest], parts, codes, found[finest])
+            now = ends.get(finest, math.inf)
+            now = now if now > column.edges[0] else math.inf  # what lies before all bins is in the first one
+            found[finest] = _on_time(column, codes[:, finest], parts, codes, found[finest], now)
         for c in wider:
             like = family[c]
             if (like.type, getattr(like, "decimals", None)) == (column.type, getattr(column, "decimals", None)):
@@ -78,16 +84,16 @@ def agreeing(columns: Sequence[Column], codes: CodeArray, cells: Sequence[pl.Ser
 
 
 def _on_time(
-    column: Binned, bins: CodeArray, parts: Mapping[int, Binned], codes: CodeArray, cells: pl.Series
+    column: Binned, bins: CodeArray, parts: Mapping[int, Binned], codes: CodeArray, cells: pl.Series, end: float
 ) -> pl.Series:
-    """Dates in bins, moved within these to the parts of the calendar that rows say."""
+    """Dates in bins, moved within these, and before an end, to the parts of the calendar that rows say."""
     of_date = {c: part for c, part in parts.items() if _part(part) in _OF_A_DATE}
     units = {_part(part): c for c, part in parts.items() if _part(part) in _OF_A_DAY}
     at = cells.dt.epoch("us").fill_null(0).to_numpy()
     if of_date:
-        at = _on_date(column, bins, of_date, codes, at)
+        at = _on_date(column, bins, of_date, codes, at, end)
     low, high = (np.round(np.asarray(column.edges)[np.minimum(bins, len(column.edges) - 2) + k] * 1e6) for k in (0, 1))
-    new = at.copy()
+    new, high = at.copy(), np.minimum(high, end * 1e6)
     for part, whole in (("hour", 24), ("minute", 60)):
         if part in units:
             step, code = int(_OF_A_DAY[part][0] * 1e6), codes[:, units[part]]
@@ -99,9 +105,11 @@ def _on_time(
     return pl.Series(at.astype(np.int64)).cast(cells.dtype).zip_with(cells.is_not_null(), cells).alias(cells.name)
 
 
-def _on_date(column: Binned, bins: CodeArray, parts: Mapping[int, Binned], codes: CodeArray, at: IntArray) -> IntArray:
+def _on_date(
+    column: Binned, bins: CodeArray, parts: Mapping[int, Binned], codes: CodeArray, at: IntArray, end: float
+) -> IntArray:
     """Moments in microseconds, moved to a day of their bin that has the parts that rows say, at their time of day."""
-    edges, day = np.round(np.asarray(column.edges) * 1e6).astype(np.int64), int(_DAY * 1e6)
+    edges, day = np.unique(np.round(np.minimum(column.edges, end) * 1e6).astype(np.int64)), int(_DAY * 1e6)
     if (edges[-1] - edges[0]) / day > _MOST_MOMENTS:
         return at
     begins = np.union1d(edges[:-1], np.arange(-(-edges[0] // day), -(-edges[-1] // day)) * day)

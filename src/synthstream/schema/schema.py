@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from functools import cached_property, lru_cache
 
 import numpy as np
@@ -13,10 +14,11 @@ import polars as pl
 
 from synthstream.errors import SchemaError
 from synthstream.schema.alike import agreeing
-from synthstream.schema.binned import Binned
+from synthstream.schema.binned import Binned, seconds_of
 from synthstream.schema.coercion import Frame, polars_frame
 from synthstream.schema.columns import Column, distinct
 from synthstream.schema.conditions import unknown
+from synthstream.schema.dates import Dates
 from synthstream.schema.districts import Districts, OfPlace
 from synthstream.schema.places import View
 from synthstream.schema.region import Domain
@@ -139,19 +141,23 @@ class Schema:
         self,
         codes: CodeArray,
         rng: np.random.Generator | None,
-        moved: Callable[[Sequence[pl.Series]], Sequence[pl.Series]] = lambda cells: cells,
+        dates: Dates | None = None,
+        end: datetime | None = None,
     ) -> pl.DataFrame:
         """Rows for codes.
 
         Args:
             codes: shape ``(rows, columns)``.
-            moved: puts cells elsewhere within their bins.
+            dates, end: columns in which no cell lies at this moment of the clock, or after it.
             rng: public randomness; of points. ``None``: where in its bins a row lies depends on its number, and on how
                 full bins are, so it mostly stays there while the row stays; for places see :meth:`View.further`.
         """
         own = [rng or np.random.default_rng(list(column.name.encode())) for column in self.columns]
         cells = [column.decode(codes[:, i], own[i]) for i, column in enumerate(self.columns)]
-        cells = list(moved(agreeing(self.columns, codes, cells)))
+        ends: Mapping[int, float] = {}
+        if dates is not None and end is not None:
+            cells, ends = dates.in_time(end, cells), dict.fromkeys(dates.columns, seconds_of(end))
+        cells = agreeing(self.columns, codes, cells, ends)
         cells = ordered(self.columns, codes, cells, self.in_order) if self.in_order else cells
         cells = cells if self.region is None else self.region.placed(codes, cells, own[0])
         return pl.DataFrame([*cells, *(more for i in range(len(self.columns)) for more in self._further(i, codes))])
