@@ -55,6 +55,15 @@ _MISTAKES = {
     "must be of type `Boolean`": "it is no condition. Compare a column with something, as in age >= 60",
 }
 
+# What people call weekdays and months, from 1.
+_NAMES = (
+    ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"],
+    [
+        *("January", "February", "March", "April", "May", "June"),
+        *("July", "August", "September", "October", "November", "December"),
+    ],
+)
+
 _COMPARISONS = ("=", "==", "!=", "<>", "<", ">", "<=", ">=", "BETWEEN", "IN", "LIKE", "ILIKE")
 _SAME = {"==": "="}
 
@@ -149,13 +158,29 @@ def condition(text: str, schema: Mapping[str, pl.DataType]) -> pl.Expr:
         one.filter(expression)
     except pl.exceptions.PolarsError as error:
         why = next((why for sign, why in _MISTAKES.items() if sign in str(error)), str(error).partition("\n")[0])
-        said = f"{why}.{in_single_quotes(text, tuple(schema))}"
+        said = f"{why}.{_in_numbers(tokens)}{in_single_quotes(text, tuple(schema))}"
         raise SchemaError(f"where: {text!r}: {said} Columns are: {_described(schema, text)}") from None
     renamed = not expression.meta.eq(expression.meta.undo_aliases())  # two columns in a row: SQL names one by the other
     if kind != [pl.Boolean] or not expression.meta.root_names() or renamed:
         how = in_single_quotes(text, tuple(schema)) or " Compare a column with something, as in age >= 60."
         raise SchemaError(f"where: {text!r} is no condition on a row.{how} Columns are: {_described(schema, text)}")
     return expression
+
+
+def _in_numbers(tokens: Sequence[Token]) -> str:
+    """Advice, if a text is the name of a weekday or a month: columns that hold these have numbers.
+
+    Example:
+        >>> _in_numbers(tokenised("weekday = 'Friday'"))
+        ' Parts of the calendar are numbers: Monday is 1, and Friday 5.'
+    """
+    for said in (unquoted(token).casefold() for token in tokens if token.kind == "text"):
+        for names in _NAMES:
+            i = next((i for i, name in enumerate(names) if said in (name.casefold(), name[:3].casefold())), None)
+            if i is not None:
+                more = f", and {names[i]} {i + 1}" if i else ""
+                return f" Parts of the calendar are numbers: {names[0]} is 1{more}."
+    return ""
 
 
 def _refuse_chains(tokens: Sequence[Token], text: str) -> None:
