@@ -270,6 +270,14 @@ def test_a_name_that_another_column_has_is_not_what_was_meant() -> None:
         require(["age", "fare"], ["age"])
 
 
+def test_a_misspelt_name_of_a_column_that_is_read_twice() -> None:
+    """As where a weekday and an hour are read from one time; but the second visit is not the first."""
+    with pytest.raises(SchemaError, match=r"'startd_at' is missing\. Did you mean 'started_at'\?"):
+        require(["startd_at", "started_at"], ["started_at", "ended_at"])
+    with pytest.raises(SchemaError, match=r"'date_visit_2' is missing\. Nothing"):
+        require(["date_visit_1", "date_visit_2"], ["date_visit_1"])
+
+
 def test_each_missing_name_has_the_one_that_was_meant_and_else_the_others_are_listed() -> None:
     with pytest.raises(SchemaError, match=r"Did you mean 'station' for 'stations', 'Fare' for 'fare'\?"):
         require(["age", "stations", "fare"], ["age", "station", "Fare"])

@@ -138,6 +138,15 @@ def require(columns: Sequence[str], found: Sequence[str], *, of: str = "") -> No
         raise SchemaError(f"{of}{_named(doubled)} there twice. Rename all but one. Nothing was counted.")
 
 
+def _read_twice(name: str, found: Sequence[str]) -> list[str]:
+    """A name that is nearly the same, though another column is read from it already: not one of another number."""
+    return difflib.get_close_matches(name, [one for one in found if _digits(one) == _digits(name)], n=1, cutoff=0.85)
+
+
+def _digits(name: str) -> list[str]:
+    return [letter for letter in name if letter.isdigit()]
+
+
 def _meant(missing: Sequence[str], columns: Sequence[str], found: Sequence[str]) -> str:
     """Which names of a frame may be meant by those that it lacks; if none is like them, what other names it has."""
     others, strangers = [name for name in found if name not in columns], len(missing) == len(columns)
@@ -145,7 +154,7 @@ def _meant(missing: Sequence[str], columns: Sequence[str], found: Sequence[str])
     for name in missing:
         meant = [other for other in found if bare(other) == bare(name)]
         if not meant and not strangers:
-            meant = difflib.get_close_matches(name, others, n=1, cutoff=0.5)
+            meant = difflib.get_close_matches(name, others, n=1, cutoff=0.5) or _read_twice(name, found)
         if meant and meant[0] not in near.values():
             near[name] = meant[0]
     if near:
