@@ -148,6 +148,16 @@ def test_a_constraint_of_columns_of_one_cell(weekday: str, number: int) -> None:
     assert "constraints" in found.public_json()
 
 
+def test_a_constraint_unties_only_columns_that_it_contradicts() -> None:
+    """Ages in two kinds of bins still go together."""
+    ages = '\n[[columns]]\nname = "{}"\ntype = "number"\nfrom = "age"\nmin = 0\nmax = 100\nbins = {}\n'
+    found = read(DATES + ages.format("decade", 10) + ages.format("half", 2), MONDAY.replace("WEEKDAY", "1"))
+    names = [[found.schema.names[c] for c in group.columns] for group in found.constraints.groups]
+    assert names == [["day", "weekday"], ["decade", "half"]]
+    assert [[found.schema.names[c] for c in columns] for columns in found.constraints.untied] == [["day", "weekday"]]
+    assert read(DATES).constraints.untied == ()
+
+
 @pytest.mark.parametrize(
     ("section", "old", "new", "says"),
     [

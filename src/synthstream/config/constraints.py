@@ -6,7 +6,6 @@ import csv
 import json
 import math
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from datetime import date
 from functools import partial
 from pathlib import Path
@@ -81,11 +80,13 @@ class Known(NamedTuple):
         groups: of columns that belong together.
         in_order: pairs of columns of which the first is never above the second.
         said: groups by what is said of columns, without what follows from one cell: a public setting of its own.
+        untied: columns that are read from one cell, and that constraints do not let be tied.
     """
 
     groups: tuple[Group, ...] = ()
     in_order: tuple[tuple[int, int], ...] = ()
     said: tuple[Group, ...] = ()
+    untied: tuple[tuple[int, ...], ...] = ()
 
     def words(self, schema: Schema) -> str:
         """How much they allow, in sentences; empty if there are none."""
@@ -119,7 +120,7 @@ def constraints_of(
     """Groups of columns and their allowed combinations; problems are noted.
 
     What follows of columns that are read from one cell is left out where constraints contradict it, or where too many
-    combinations come of both.
+    combinations come of both; what follows of other columns stays.
 
     Args:
         base: folder that relative paths start from.
@@ -149,10 +150,15 @@ def constraints_of(
     except ValueError as error:
         problems.add(("constraints",), f"constraints: {error}")
         return NOTHING
-    if kind == "table" and (follow := of_one_cell(schema.columns)):
-        with suppress(ValueError):
-            groups = _complete([*listed, *follow], implied, schema)
-    return Known(groups, tuple(sorted(order)), said)
+    untied = list[tuple[int, ...]]()
+    for follows in of_one_cell(schema.columns) if kind == "table" else ():
+        try:
+            groups = _complete([*listed, follows], implied, schema)
+        except ValueError:
+            untied.append(follows.columns)
+        else:
+            listed.append(follows)
+    return Known(groups, tuple(sorted(order)), said, tuple(untied))
 
 
 def _complete(listed: Sequence[Group], implied: Sequence[Group], schema: Schema) -> tuple[Group, ...]:
