@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator
 
 from synthstream.config.config import StreamConfig
+from synthstream.forecast.dates import of_dates
 from synthstream.schema.binned import Number
 from synthstream.schema.columns import MISSING, OTHER, Category
 from synthstream.schema.conditions import first
@@ -22,6 +23,7 @@ def of_values(config: StreamConfig) -> Iterator[tuple[str, str]]:
     """Warnings of columns: what it is about, and the words."""
     yield from (("synthesizer.marginals", each) for each in _in_no_table(config))
     yield from (("privacy.unit.person", each) for each in _of_keys(config))
+    yield from of_dates(config)
     for column in config.schema.columns:
         words: Iterator[str] = iter(())
         if isinstance(column, Category) and column.type == "category":

@@ -1,0 +1,52 @@
+"""Warnings of columns that are read from one cell."""
+
+from __future__ import annotations
+
+import pytest
+
+from synthstream.config.config import StreamConfig
+from synthstream.forecast.dates import of_dates
+from tests.support.configs import GOOD
+
+WEEKDAY = '[[columns]]\nname = "weekday"\ntype = "datetime"\nfrom = "at"\npart = "weekday"\n'
+
+
+def day(bins: int = 14, start: str = "2026-01-01", end: str = "2026-01-15", more: str = "") -> str:
+    return (
+        f'[[columns]]\nname = "day"\ntype = "datetime"\nfrom = "at"\nmin = {start}\nmax = {end}\nbins = {bins}\n{more}'
+    )
+
+
+def told(*sections: str) -> dict[str, str]:
+    return dict(of_dates(StreamConfig.from_toml("".join((GOOD, *sections)))))
+
+
+def test_bins_that_fit_days_in_one_zone_are_not_warned_about() -> None:
+    assert told(day(), WEEKDAY) == told(day(7), WEEKDAY) == told(day(14 * 24), WEEKDAY) == {}
+
+
+@pytest.mark.parametrize(
+    ("column", "says"),
+    [
+        (day(10), "33.6 hours wide and do not begin with days"),
+        (day(10), "tells less of weekday. Let min and max be at midnight, and say bins = 14, or a divisor of 14."),
+        (day(start="2026-01-01T06:00:00", end="2026-01-15T06:00:00"), "24 hours wide"),
+        (day(35), "9.6 hours wide"),
+    ],
+)
+def test_bins_that_do_not_fit_days_are_told_beside_a_weekday(column: str, says: str) -> None:
+    assert says in told(column, WEEKDAY)["columns.day"]
+    assert told(column) == told(column, WEEKDAY.replace("weekday", "hour")) == {}
+
+
+def test_one_time_on_two_walls_is_told() -> None:
+    """They are not tied, which nobody sees in rows at once."""
+    berlin = 'timezone = "Europe/Berlin"\n'
+    words = told(day(), WEEKDAY + berlin)["columns.day"]
+    assert words.startswith("'at' is read on the walls of several time zones: day in UTC, weekday in Europe/Berlin.")
+    assert told(day(more=berlin), WEEKDAY + berlin) == {}
+
+
+def test_columns_that_a_constraint_unties_are_told() -> None:
+    section = '[[constraints]]\ncolumns = ["day", "weekday"]\nforbidden = [["2026-01-05T00:00:00", "1"]]\n'
+    assert told(day(), WEEKDAY, section)["constraints"].startswith("day, weekday are read from one cell, but not tied")
