@@ -50,3 +50,20 @@ def test_one_time_on_two_walls_is_told() -> None:
 def test_columns_that_a_constraint_unties_are_told() -> None:
     section = '[[constraints]]\ncolumns = ["day", "weekday"]\nforbidden = [["2026-01-05T00:00:00", "1"]]\n'
     assert told(day(), WEEKDAY, section)["constraints"].startswith("day, weekday are read from one cell, but not tied")
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "says"),
+    [
+        ("2026-01-01", "2026-01-09", ""),
+        ("2026-01-02", "2026-01-09", "Bins of 'day' begin with 2026-01-02, and the stream with 2026-01-01"),
+        ("2025-12-01", "2026-01-08", "Bins of 'day' end with 2026-01-08, and the stream with 2026-01-09: all later"),
+    ],
+)
+def test_dates_of_the_clock_that_do_not_last_as_long_as_the_stream_are_told(start: str, end: str, says: str) -> None:
+    clock = 'name = "day"\ntype = "datetime"\nfrom = "when"\n'
+    assert told(f"[[columns]]\n{clock}min = {start}\nmax = {end}\nbins = 2\n").get("columns.day", "").startswith(says)
+    assert bool(told(f"[[columns]]\n{clock}min = {start}\nmax = {end}\nbins = 2\n")) == bool(says)
+    endless = GOOD.replace("horizon = 8", 'horizon = "unbounded"').replace("until = 2026-01-06\n", "")
+    text = f"{endless}[[columns]]\n{clock}min = 2026-01-01\nmax = 2026-01-03\nbins = 2\n"
+    assert dict(of_dates(StreamConfig.from_toml(text))) == {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from synthstream.config.config import StreamConfig
-from synthstream.schema.binned import Datetime
+from synthstream.schema.binned import Datetime, seconds_of
 from synthstream.schema.conditions import first
 
 _DAY = 86_400
@@ -17,6 +17,7 @@ def of_dates(config: StreamConfig) -> Iterator[tuple[str, str]]:
     if config.synthesizer.kind == "table":
         yield from _walls(config)
         yield from _parts_of_days(config)
+        yield from _outlived(config)
 
 
 def _untied(config: StreamConfig) -> Iterator[str]:
@@ -67,4 +68,28 @@ def _parts_of_days(config: StreamConfig) -> Iterator[tuple[str, str]]:
                 f"Bins of {column.name!r} are {width / 3600:.4g} hours wide and do not begin with days, so one may "
                 f"hold parts of two days, and tells less of {first(beside)}. Let min and max be at midnight, and "
                 f"{fit}.",
+            )
+
+
+def _outlived(config: StreamConfig) -> Iterator[tuple[str, str]]:
+    """Bins of the clock's own time that begin after the stream, or end before it."""
+    clock = config.clock
+    for column in config.schema.columns:
+        if not isinstance(column, Datetime) or column.min is None or column.max is None:
+            continue
+        if (column.read_from, column.timezone) != (clock.column, clock.timezone):
+            continue
+        end = None if clock.horizon is None else clock.boundary(clock.horizon)
+        if seconds_of(column.min) > seconds_of(clock.boundary(0)):
+            yield (
+                f"columns.{column.name}",
+                f"Bins of {column.name!r} begin with {column.min:%Y-%m-%d}, and the stream with {clock.begins(0)}: all "
+                "events before count in the first bin, as if they were of its days. Say an earlier min.",
+            )
+        if end is not None and seconds_of(column.max) < seconds_of(end):
+            yield (
+                f"columns.{column.name}",
+                f"Bins of {column.name!r} end with {column.max:%Y-%m-%d}, and the stream with {end:%Y-%m-%d}: all "
+                "later events count in the last bin, and their rows are dated there. Say a later max, or a "
+                "shorter horizon.",
             )
