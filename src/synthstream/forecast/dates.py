@@ -14,10 +14,9 @@ _DAY = 86_400
 def of_dates(config: StreamConfig) -> Iterator[tuple[str, str]]:
     """Warnings of them: what it is about, and the words."""
     yield from (("constraints", each) for each in _untied(config))
-    if config.synthesizer.kind == "table":
-        yield from _walls(config)
-        yield from _parts_of_days(config)
-        yield from _outlived(config)
+    yield from _walls(config)
+    yield from _parts_of_days(config)
+    yield from _outlived(config)
 
 
 def _untied(config: StreamConfig) -> Iterator[str]:
