@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from synthstream.constraints import Group, joined
+from synthstream.fit.drift import parts_of
 from synthstream.fit.joints import Joint, came, estimate, evened_margins, outlined, spread
-from synthstream.fit.pooling import pooled
+from synthstream.fit.pooling import _as_often, pooled
 from synthstream.measured import Measured
 from synthstream.workload import FloatArray, Workload
 
@@ -153,3 +154,30 @@ def test_two_parts_of_the_calendar_go_together_as_the_time_does() -> None:
     assert found.ravel() == pytest.approx(1600 * expected(0, 15)[0, 1], abs=25)
     apart = pooled(history, expected=lambda *t: {k: v for k, v in expected(*t).items() if len(k) == 1}, again=[0, 1])
     assert apart.marginal((0, 1))[0][1, 4:].min() > 15  # of the second half only its first two days have passed
+
+
+def test_of_a_part_in_which_nothing_ever_came_the_time_is_known() -> None:
+    """Four weeks of workdays, and a part of one Sunday that was not measured."""
+    parts = parts_of(_workdays(), (DAYS, WEEK), None)
+    time = {0: np.zeros((5, DAYS)), 1: np.full((5, WEEK), 1 / 7)}
+    for k in range(4):
+        time[0][k, 7 * k : 7 * k + 7] = 1 / 7
+    time[0][4, 34] = 1.0
+    time[1][4] = np.arange(WEEK) == 6
+    found = _as_often(parts, time, [TIED], [1])
+    assert found[1][4].tolist() == time[1][4].tolist()
+    assert found[0][4].tolist() == time[0][4].tolist()
+    assert found[0][0, :7] == pytest.approx([1 / 6] * 6 + [0.0])
+
+
+def _workdays() -> list[Measured]:
+    """Noise says that Sundays have fewer events than none."""
+    singles, alone = (Workload(sizes=(DAYS, WEEK), marginals=m) for m in (((), (0,), (1,)), ((),)))
+    history, week = list[Measured](), np.array([900.0] * 6 + [-20.0])
+    for k in range(4):
+        days = np.zeros(DAYS)
+        days[7 * k : 7 * k + 7] = week
+        values, since = np.concatenate([[5400.0 * (k + 1)], days, week]), np.array([0, 7 * k, 7 * k])
+        history.append(Measured(tick=7 * k + 6, workload=singles, values=values, variance=np.ones(3), since=since))
+    last = Measured(tick=34, workload=alone, values=np.array([21_640.0]), variance=np.ones(1), since=np.zeros(1, int))
+    return [*history, last]

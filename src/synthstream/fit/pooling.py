@@ -229,6 +229,7 @@ def _as_often(
         group = next((group for group in groups if column in group.columns), None)
         factor = often.get(column, 1.0 if group is None else group.product(column, parts.sizes[column], often))
         each = shares * factor
+        each = np.where(each.any(axis=1, keepdims=True), each, shares)  # where nothing ever came, the time is all
         each *= shares.sum(axis=1, keepdims=True) / np.maximum(each.sum(axis=1, keepdims=True), _SMALLEST)
         if column not in again or np.ptp(each, axis=0).max() > _SMALLEST:
             found[column] = each

@@ -64,7 +64,9 @@ class RowFitting(NamedTuple):
         found = self.dates.expected(first, last)
         for c, time in found.items():
             factor = often.get(c, tied[c].product(c, time.size, often) if c in tied else 1.0)
-            found[c] = time * factor / max(float(np.sum(time * factor)), SMALLEST)
+            # Where nothing ever came in such time, all that is known is the time.
+            likely = time * factor if np.any(time * factor > 0) else time
+            found[c] = likely / max(float(np.sum(likely)), SMALLEST)
         return found
 
     def fit(self, measured: Measured, **how: Any) -> Population:

@@ -285,7 +285,7 @@ def _in_window(
     for c in dates.columns:
         counted = told[c] > 0 if told else np.zeros(found[c].size, dtype=np.bool_)
         there = np.bincount(rows.codes[:, c], minlength=counted.size)[counted] * each
-        if there.any() and (c,) in known.workload.place:
+        if there.any() and found[c][counted].any() and (c,) in known.workload.place:
             even = there.sum() * found[c][counted] / found[c][counted].sum()
             now = np.maximum(even + standing_out(there - even, known.marginal((c,))[1] ** 2, expected=even), 0.0)
             found[c][counted] = found[c][counted].sum() * now / now.sum()

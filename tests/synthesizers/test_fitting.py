@@ -1,0 +1,55 @@
+"""What is known of the dates of rows before a look: fast, without a stream."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from types import SimpleNamespace
+from typing import Any, cast
+
+import numpy as np
+import pytest
+
+from synthstream.fit.population import Population
+from synthstream.measured import Measured
+from synthstream.schema.alike import of_one_cell
+from synthstream.schema.binned import Datetime
+from synthstream.schema.clock import Clock
+from synthstream.schema.dates import Dates
+from synthstream.synthesizers.fitting import RowFitting
+from synthstream.synthesizers.windowing import _in_window
+from synthstream.workload import Workload
+
+START, WEEKS = datetime(2026, 1, 5), 4  # a Monday
+DAYS = 7 * WEEKS
+DAY = Datetime(name="day", source="at", min=START, max=START + timedelta(days=DAYS), bins=DAYS)
+WEEKDAY = Datetime(name="weekday", source="at", part="weekday")
+DATES = Dates(clock=Clock(start=START, every="1d", horizon=DAYS, column="at"), columns={0: DAY}, parts={1: WEEKDAY})
+HOW = RowFitting(groups=tuple(of_one_cell([DAY, WEEKDAY])), dates=DATES)
+WORKLOAD = Workload.all_up_to(2, sizes=(DAY.size, WEEKDAY.size))
+SUNDAY = DAYS - 1
+
+
+def of_workdays(rows: int) -> Measured:
+    """What noise makes of events on Monday to Saturday: fewer than none on Sundays."""
+    days = np.where(np.arange(DAY.size) % 7 == 6, 0.0, rows / 24) * (np.arange(DAY.size) < DAYS)
+    week = np.append(np.where(np.arange(7) == 6, -30.0, rows / 6), 0.0)
+    values = np.concatenate([[rows], days, week, np.zeros(DAY.size * WEEKDAY.size)])
+    return Measured(tick=SUNDAY, workload=WORKLOAD, values=values, variance=np.full(4, 100.0))
+
+
+@pytest.mark.parametrize(("first", "days"), [(SUNDAY, [1.0]), (SUNDAY - 1, [1.0, 0.0]), (SUNDAY - 2, [0.5, 0.5, 0.0])])
+def test_of_time_in_which_nothing_ever_came_the_time_is_known(first: int, days: list[float]) -> None:
+    """A window of a Sunday has its day, if anything; among other days it has nothing."""
+    known = of_workdays(24_000)
+    found = HOW.expected(first, SUNDAY, known, (0, SUNDAY))
+    assert found[0][first:DAYS] == pytest.approx(days)
+    assert [shares.sum() for shares in found.values()] == pytest.approx([1.0, 1.0])
+
+
+def test_rows_by_noise_on_such_days_give_a_window_no_shares_that_are_no_numbers() -> None:
+    """Of a window of a Sunday and a Monday larger tables have counted the Sunday alone."""
+    asked = cast(Any, SimpleNamespace(first=13, last=14, start=0))
+    rows = Population(workload=WORKLOAD, codes=np.array([[13, 6], [3, 3]], dtype=np.int32))
+    found = _in_window(DATES, HOW, rows, of_workdays(24_000), asked, 13)
+    assert found[0][0][12:16].tolist() == [0.0, 0.0, 1.0, 0.0]
+    assert found[1][0].tolist() == [1.0, *[0.0] * 7]
