@@ -87,8 +87,8 @@ class Group:
 
     @cached_property
     def as_usual(self) -> Group:
-        """Its usual combinations alone."""
-        if self.usual is None:
+        """Its usual combinations alone; all, where other constraints leave none of these."""
+        if self.usual is None or not self.usual.any():
             return self
         return Group(columns=self.columns, combinations=self.combinations[self.usual], nests=self.nests)
 

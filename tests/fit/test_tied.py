@@ -64,6 +64,13 @@ def test_what_is_unusual_is_so_beside_other_constraints() -> None:
     assert found.as_usual.as_usual is found.as_usual
 
 
+def test_a_group_of_unusual_combinations_alone_keeps_these() -> None:
+    """Somebody forbade all others: rows need some combination."""
+    (found,) = joined([GROUP, Group.of([0, 1], np.array(BEYOND))])
+    assert found.as_usual is found
+    assert found.number == len(BEYOND)
+
+
 def test_factors_of_tied_codes() -> None:
     weekdays = np.where(np.arange(WEEK) >= 5, 0.5, 1.0)
     for group in (TIED, GROUP):
