@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 
 from synthstream.constraints import Group, joined
 from synthstream.fit.drift import parts_of
-from synthstream.fit.joints import Joint, came, estimate, evened_margins, outlined, spread
+from synthstream.fit.joints import Joint, came, estimate, evened_margins, outlined, spread, with_news
 from synthstream.fit.pooling import _as_often, pooled
 from synthstream.measured import Measured
 from synthstream.workload import FloatArray, Workload
@@ -69,6 +71,14 @@ def test_a_group_of_unusual_combinations_alone_keeps_these() -> None:
     (found,) = joined([GROUP, Group.of([0, 1], np.array(BEYOND))])
     assert found.as_usual is found
     assert found.number == len(BEYOND)
+
+
+def test_where_nothing_was_measured_yet_unusual_combinations_have_no_rows() -> None:
+    """Rows that come before the next look have equal parts of the others."""
+    none = estimate(GROUP, WORKLOAD, np.zeros(WORKLOAD.cells), np.ones(4), [np.zeros(DAYS), np.zeros(WEEK)], [1, 1], 0)
+    grown = with_news(came(none, GROUP, 70.0, {}, None), {}, math.inf, 70, by_cell=True)
+    assert grown.group == TIED
+    assert grown.counts.tolist() == [1.0] * DAYS
 
 
 def test_factors_of_tied_codes() -> None:

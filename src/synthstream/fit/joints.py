@@ -91,7 +91,7 @@ def estimate(
         taken: variances are so many times those of errors.
     """
     if rows == 0:
-        return Joint(group, np.zeros(group.number), 1.0)
+        return Joint(group.as_usual, np.zeros(group.as_usual.number), 1.0)
     look = partial(_estimate, workload=workload, values=values, variance=variance, margins=margins, errors=errors)
     found, off = look(group.as_usual, rows=rows)
     if group.usual is None:
