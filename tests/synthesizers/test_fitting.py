@@ -16,7 +16,7 @@ from synthstream.schema.binned import Datetime
 from synthstream.schema.clock import Clock
 from synthstream.schema.dates import Dates
 from synthstream.synthesizers.fitting import RowFitting
-from synthstream.synthesizers.windowing import _in_window
+from synthstream.synthesizers.windowing import _dated, _in_window
 from synthstream.workload import Workload
 
 START, WEEKS = datetime(2026, 1, 5), 4  # a Monday
@@ -53,3 +53,22 @@ def test_rows_by_noise_on_such_days_give_a_window_no_shares_that_are_no_numbers(
     found = _in_window(DATES, HOW, rows, of_workdays(24_000), asked, 13)
     assert found[0][0][12:16].tolist() == [0.0, 0.0, 1.0, 0.0]
     assert found[1][0].tolist() == [1.0, *[0.0] * 7]
+
+
+@pytest.mark.parametrize("found", [list(range(7)), [6]], ids=["of all weekdays", "of others"])
+def test_rows_of_a_window_after_the_last_bin_have_its_weekday(found: list[int]) -> None:
+    """The last bin holds what lies beyond, of all weekdays. Windows are of a Wednesday."""
+    asked = cast(Any, SimpleNamespace(first=DAYS + 2, last=DAYS + 2, start=0, seed=0))
+    rows = Population(workload=WORKLOAD, codes=np.array([[DAYS - 1, w] for w in found] * 20, dtype=np.int32))
+    dated, shares = _dated(rows, rows, of_workdays(100), of_workdays(100), HOW, asked, None)
+    assert np.unique(dated.codes, axis=0).tolist() == [[DAYS - 1, 2]]
+    assert shares[1][2] == 1.0
+
+
+def test_rows_of_a_window_of_an_end_have_its_own_weekday_if_any_is_held() -> None:
+    """Two days, of which the first is the first bin: no row there says the weekday of the second."""
+    asked = cast(Any, SimpleNamespace(first=0, last=1, start=0, seed=0))
+    rows = Population(workload=WORKLOAD, codes=np.array([[9, 2]] * 100, dtype=np.int32))
+    dated, _ = _dated(rows, rows, of_workdays(100), of_workdays(100), HOW, asked, None)
+    assert {*map(tuple, dated.codes.tolist())} <= {(0, 0), (1, 1), (9, 2)}
+    assert {(0, 0), (1, 1)} <= {*map(tuple, dated.codes.tolist())}

@@ -5,6 +5,7 @@ All of it is post-processing of what was published.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -28,7 +29,7 @@ from synthstream.schema.dates import Dates
 from synthstream.strategies.times import Refreshes
 from synthstream.synthesizers.contract import Synthesizer, WindowAsked, Windowed
 from synthstream.synthesizers.fitting import RowFitting
-from synthstream.workload import FloatArray, Workload
+from synthstream.workload import CodeArray, FloatArray, Workload
 
 # Rows of a window keep the shares of all events up to its end, except where the window's own measurement stands out of
 # its noise. So they remember past ticks without end.
@@ -257,18 +258,33 @@ def _dated(
         late = np.flatnonzero(~held[codes[:, c]])
         in_time = len(codes) - min(late.size, round(len(codes) * _late(own, c, held)))
         made = [codes[rng.choice(late, size=len(codes) - in_time, replace=False)]]
+        fits = _in_time(group, in_window)
+        there_too = fits[group.places(codes)]
         for code, number in enumerate(rng.multinomial(in_time, shares / shares.sum()).tolist()):
-            there = rng.permutation(np.flatnonzero(codes[:, c] == code))[:number]
+            there = rng.permutation(np.flatnonzero((codes[:, c] == code) & there_too))[:number]
             more = codes[rng.integers(len(codes), size=number - there.size)]
-            fits = group.as_usual.combinations
-            fits = fits[fits[:, group.columns.index(c)] == code]
-            like = codes[rng.permutation(there)][:, list(group.columns)] if there.size else fits
+            like = codes[rng.permutation(there)][:, list(group.columns)] if there.size else _like(group, c, code, fits)
             if len(like):
                 more[:, list(group.columns)] = like[np.arange(len(more)) % len(like)]
             made += [codes[there], more]
         codes = np.concatenate(made)
     counts = {c: np.bincount(codes[:, c], minlength=in_window[c][0].size) for c in told}
     return Population(workload=start.workload, codes=codes), {c: n / max(len(codes), 1) for c, n in counts.items()}
+
+
+def _in_time(group: Group, in_window: Mapping[int, tuple[FloatArray, NDArray[np.bool_]]]) -> NDArray[np.bool_]:
+    """Combinations of a group of which each code may be that of a row that came in time, shape ``(combinations,)``."""
+    held = [
+        in_window[c][1][codes] for c, codes in zip(group.columns, group.combinations.T, strict=True) if c in in_window
+    ]
+    return np.all(held, axis=0)
+
+
+def _like(group: Group, column: int, code: int, fits: NDArray[np.bool_]) -> CodeArray:
+    """Combinations with a code: of those that fit the usual ones, if there are any."""
+    here = group.combinations[:, group.columns.index(column)] == code
+    usual = np.ones_like(here) if group.usual is None else group.usual
+    return group.combinations[next((some for some in (here & fits & usual, here & fits) if some.any()), here & usual)]
 
 
 def _in_window(
