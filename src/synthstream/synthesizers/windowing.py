@@ -277,14 +277,15 @@ def _in_time(group: Group, in_window: Mapping[int, tuple[FloatArray, NDArray[np.
     held = [
         in_window[c][1][codes] for c, codes in zip(group.columns, group.combinations.T, strict=True) if c in in_window
     ]
-    return np.all(held, axis=0)
+    return np.asarray(np.all(held, axis=0), dtype=np.bool_)
 
 
 def _like(group: Group, column: int, code: int, fits: NDArray[np.bool_]) -> CodeArray:
     """Combinations with a code: of those that fit the usual ones, if there are any."""
     here = group.combinations[:, group.columns.index(column)] == code
     usual = np.ones_like(here) if group.usual is None else group.usual
-    return group.combinations[next((some for some in (here & fits & usual, here & fits) if some.any()), here & usual)]
+    kept = next((some for some in (here & fits & usual, here & fits) if some.any()), here & usual)
+    return np.asarray(group.combinations[kept], dtype=np.int32)
 
 
 def _in_window(
