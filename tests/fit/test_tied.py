@@ -10,6 +10,7 @@ import pytest
 from synthstream.constraints import Group, joined
 from synthstream.fit.drift import parts_of
 from synthstream.fit.joints import Joint, came, estimate, evened_margins, outlined, spread, with_news
+from synthstream.fit.ordered import evened
 from synthstream.fit.pooling import _as_often, pooled
 from synthstream.measured import Measured
 from synthstream.workload import FloatArray, Workload
@@ -64,6 +65,45 @@ def test_what_is_unusual_is_so_beside_other_constraints() -> None:
     assert found.as_usual.combinations.tolist() == [[day, day, 0] for day in range(3)]
     assert found.number == 3 + WEEK - 1
     assert found.as_usual.as_usual is found.as_usual
+
+
+@pytest.mark.parametrize(("taken", "unusual"), [(1.0, False), (16.0, True)])
+def test_unusual_combinations_are_held_against_errors_as_they_are(taken: float, unusual: bool) -> None:
+    """Variances that are said to be so many times those of errors hide nothing."""
+    exact = table(beyond=80.0)
+    values, variance = measured(exact, 10.0)
+    margins = [values[1 : 1 + DAYS], values[1 + DAYS : 1 + DAYS + WEEK]]
+    wide = 64 * variance
+    found = estimate(GROUP, WORKLOAD, values, wide, margins, [6400.0] * 2, round(exact.sum()), taken)
+    assert (found.group == GROUP) == unusual
+
+
+def test_the_finest_column_says_what_comes() -> None:
+    """Weekdays come first here."""
+    turned = Group.of([0, 1], np.array(PLAIN)[:, ::-1])
+    days = np.arange(DAYS) == 8
+    grown = came(Joint(turned, np.zeros(DAYS), 1.0), turned, 40.0, {0: np.ones(WEEK) / WEEK, 1: days * 1.0}, None)
+    assert grown.table((1,), (DAYS,)).tolist() == (40.0 * days).tolist()
+
+
+def test_all_coarser_columns_are_heeded() -> None:
+    """Weekdays, and halves of the time that have not as many of each: what one says takes nothing from the other."""
+    group = Group.of([0, 1, 2], np.array([(day, day % WEEK, int(day >= 31)) for day in range(DAYS)]))
+    true = WEEKENDS * np.where(np.arange(DAYS) >= 31, 9.0, 1.0) * np.where(np.arange(DAYS) % WEEK == 3, 0.01, 1.0)
+    counts = [true, np.bincount(np.arange(DAYS) % WEEK, weights=true), np.array([true[:31].sum(), true[31:].sum()])]
+    found = outlined(group, 0, counts)
+    assert found is not None
+    assert found * (true.sum() / found.sum()) == pytest.approx(true, rel=1e-4)
+
+
+def test_days_are_alike_beside_what_weekdays_say() -> None:
+    """Weekends with a twentieth of the events make days differ by more than half of their mean."""
+    rng, outline = np.random.default_rng(0), np.where(np.arange(DAYS) % WEEK >= 4, 5.0, 100.0)
+    noisy = outline + rng.normal(0, 10, DAYS)
+    found, left = evened(noisy, 100.0, outline=outline)
+    assert np.abs(found - outline).mean() < 0.5 * np.abs(noisy - outline).mean()
+    assert left < 100.0
+    assert evened(noisy, 100.0)[0].tolist() == noisy.tolist()
 
 
 def test_a_group_of_unusual_combinations_alone_keeps_these() -> None:

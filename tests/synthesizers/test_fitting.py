@@ -16,7 +16,7 @@ from synthstream.schema.binned import Datetime
 from synthstream.schema.clock import Clock
 from synthstream.schema.dates import Dates
 from synthstream.synthesizers.fitting import RowFitting
-from synthstream.synthesizers.windowing import _dated, _in_window
+from synthstream.synthesizers.windowing import _dated, _in_window, _late
 from synthstream.workload import Workload
 
 START, WEEKS = datetime(2026, 1, 5), 4  # a Monday
@@ -53,6 +53,8 @@ def test_rows_by_noise_on_such_days_give_a_window_no_shares_that_are_no_numbers(
     found = _in_window(DATES, HOW, rows, of_workdays(24_000), asked, 13)
     assert found[0][0][12:16].tolist() == [0.0, 0.0, 1.0, 0.0]
     assert found[1][0].tolist() == [1.0, *[0.0] * 7]
+    # A row of the Sunday is in time all the same.
+    assert [np.flatnonzero(held).tolist() for _, held in found.values()] == [[13, 14], [0, 6]]
 
 
 @pytest.mark.parametrize("found", [list(range(7)), [6]], ids=["of all weekdays", "of others"])
@@ -72,3 +74,24 @@ def test_rows_of_a_window_of_an_end_have_its_own_weekday_if_any_is_held() -> Non
     dated, _ = _dated(rows, rows, of_workdays(100), of_workdays(100), HOW, asked, None)
     assert {*map(tuple, dated.codes.tolist())} <= {(0, 0), (1, 1), (9, 2)}
     assert {(0, 0), (1, 1)} <= {*map(tuple, dated.codes.tolist())}
+
+
+@pytest.mark.parametrize(("errors", "late"), [(1.5, False), (4.0, True)])
+def test_rows_are_late_only_where_noise_cannot_say_so(errors: float, late: bool) -> None:
+    """A total of 1,000 of which a window's days hold less, by so many standard errors."""
+    own, held = of_workdays(1000), np.arange(DAY.size) < DAYS
+    noise = np.sqrt(100.0 * (1 + DAYS))
+    own.values[1] -= errors * noise
+    assert (_late(own, 0, held) > 0) == late
+
+
+def test_a_window_in_a_segment_knows_how_often_weekdays_had_rows_before_it() -> None:
+    """What was measured counts the days before the segment, too."""
+    rows = Population(workload=WORKLOAD, codes=np.array([[13, 6], [3, 3]], dtype=np.int32))
+    found = []
+    for start in (0, 9):
+        dates = DATES.since(start)
+        asked = cast(Any, SimpleNamespace(first=15, last=20, start=start))
+        own = _in_window(dates, HOW._replace(dates=dates), rows, of_workdays(24_000), asked, 13)
+        found.append([shares.tolist() for shares, _ in own.values()])
+    assert found[0] == found[1]
