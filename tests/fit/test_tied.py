@@ -65,6 +65,8 @@ def test_what_is_unusual_is_so_beside_other_constraints() -> None:
     assert found.as_usual.combinations.tolist() == [[day, day, 0] for day in range(3)]
     assert found.number == 3 + WEEK - 1
     assert found.as_usual.as_usual is found.as_usual
+    (turned,) = joined([early, other, GROUP])
+    assert turned.as_usual.combinations.tolist() == found.as_usual.combinations.tolist()
 
 
 @pytest.mark.parametrize(("taken", "unusual"), [(1.0, False), (16.0, True)])
