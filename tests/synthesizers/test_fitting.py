@@ -95,3 +95,11 @@ def test_a_window_in_a_segment_knows_how_often_weekdays_had_rows_before_it() -> 
         own = _in_window(dates, HOW._replace(dates=dates), rows, of_workdays(24_000), asked, 13)
         found.append([shares.tolist() for shares, _ in own.values()])
     assert found[0] == found[1]
+
+
+def test_what_noise_explains_is_not_expected_again() -> None:
+    """Weekdays that differ by less than one standard error of a count."""
+    noisy = of_workdays(7000)
+    noisy.values[1 + DAY.size : 1 + DAY.size + 7] = 1000.0 + 80.0 * (-1.0) ** np.arange(7)
+    noisy.variance[:] = 100.0**2
+    assert HOW.expected(0, 6, noisy, (0, SUNDAY))[1][:7] == pytest.approx(np.full(7, 1 / 7), abs=1e-3)
