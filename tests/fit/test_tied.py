@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from synthstream.constraints import Group, joined
+from synthstream.fit.aims import Earlier, aims
 from synthstream.fit.drift import parts_of
 from synthstream.fit.joints import Joint, came, estimate, evened_margins, outlined, spread, with_news
 from synthstream.fit.ordered import evened
@@ -240,3 +241,17 @@ def _workdays() -> list[Measured]:
         history.append(Measured(tick=7 * k + 6, workload=singles, values=values, variance=np.ones(3), since=since))
     last = Measured(tick=34, workload=alone, values=np.array([21_640.0]), variance=np.ones(1), since=np.zeros(1, int))
     return [*history, last]
+
+
+def test_rows_of_a_window_say_which_of_its_combinations_there_are() -> None:
+    """Larger tables count the first two weeks, the window the third one, of which its own tables tell little."""
+    exact = table(np.where(np.arange(DAYS) < 14, WEEKENDS, 0.0))
+    values, _ = measured(exact, 0.1)
+    before = Measured(tick=20, workload=WORKLOAD, values=values, variance=np.full(4, 0.01))
+    days = np.repeat(np.arange(14, 21), 100)
+    start = np.column_stack([days, days % WEEK]).astype(np.int32)
+    shares = np.isin(np.arange(DAYS), days) / WEEK
+    own = Measured(tick=20, workload=WORKLOAD, values=values * 0.5, variance=np.full(4, 1e6))
+    then = Earlier(before, np.zeros(4), window=True, expected={0: shares}, groups=(TIED,))
+    found = aims(own, start=start, memory=np.inf, then=then, groups=[TIED])
+    assert found.margins[0][14:21].sum() > 0.95 * found.rows
