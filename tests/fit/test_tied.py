@@ -85,7 +85,7 @@ def test_the_finest_column_says_what_comes() -> None:
     """Weekdays come first here."""
     turned = Group.of([0, 1], np.array(PLAIN)[:, ::-1])
     days = np.arange(DAYS) == 8
-    grown = came(Joint(turned, np.zeros(DAYS), 1.0), turned, 40.0, {0: np.ones(WEEK) / WEEK, 1: days * 1.0}, None)
+    grown = came(Joint(turned, np.zeros(DAYS), 1.0), turned, 40.0, {0: np.ones(WEEK) / WEEK, 1: days * 1.0})
     assert grown.table((1,), (DAYS,)).tolist() == (40.0 * days).tolist()
 
 
@@ -119,7 +119,7 @@ def test_a_group_of_unusual_combinations_alone_keeps_these() -> None:
 def test_where_nothing_was_measured_yet_unusual_combinations_have_no_rows() -> None:
     """Rows that come before the next look have equal parts of the others."""
     none = estimate(GROUP, WORKLOAD, np.zeros(WORKLOAD.cells), np.ones(4), [np.zeros(DAYS), np.zeros(WEEK)], [1, 1], 0)
-    grown = with_news(came(none, GROUP, 70.0, {}, None), {}, math.inf, 70, by_cell=True)
+    grown = with_news(came(none, GROUP, 70.0, {}), {}, math.inf, 70, by_cell=True)
     assert grown.group == TIED
     assert grown.counts.tolist() == [1.0] * DAYS
 
@@ -149,17 +149,15 @@ def test_days_are_evened_around_what_weekdays_say() -> None:
 
 
 def test_rows_that_came_have_the_days_since() -> None:
-    """Two weeks were known, and three days have passed since; of a window rows say it."""
+    """Two weeks were known, and three days have passed since."""
     early = Group.of([0, 1], np.array(PLAIN[:14]))
     late = Group.of([0, 1], np.array(PLAIN[:17]))
     known = Joint(early, WEEKENDS[:14].copy(), 1.0)
     expected = np.zeros(DAYS)
     expected[14:17] = [0.5, 0.25, 0.25]
-    grown = came(known, late, 40.0, {0: expected, 3: np.ones(2)}, None)
+    grown = came(known, late, 40.0, {0: expected, 3: np.ones(2)})
     assert grown.counts.tolist() == [*WEEKENDS[:14], 20.0, 10.0, 10.0]
-    assert came(known, late, 40.0, {3: np.ones(2)}, None).counts.tolist() == [*WEEKENDS[:14], 0, 0, 0]
-    rows = np.array([[15, 1, 9], [16, 2, 9], [16, 2, 8]], dtype=np.int32)
-    assert came(known, late, 40.0, {0: expected}, rows).counts.tolist() == [0.0] * 15 + [1.0, 2.0]
+    assert came(known, late, 40.0, {3: np.ones(2)}).counts.tolist() == [*WEEKENDS[:14], 0, 0, 0]
     assert grown.group == late
     ends = spread(GROUP, 0, np.ones(DAYS))
     assert GROUP.usual is not None

@@ -214,7 +214,7 @@ def aims(
         ever = past_of(seen, start, max(0, round(total_of(seen))), memory, counts)
     known = _known(seen, look, ever, towards_it=then is None)
     if then is not None:
-        known = _carried(known, measured, then, how, start)
+        known = _carried(known, measured, then, how)
     rows, shares, past = max(0, round(known.total)), known.margins, None
     if start is not None and len(start) and rows:
         past = past_of(measured, start, rows, memory, counts)
@@ -290,7 +290,7 @@ def _known(measured: Measured, how: _How, ever: Remembered | None, *, towards_it
     return found
 
 
-def _carried(known: _Known, measured: Measured, then: Earlier, how: _How, start: CodeArray | None) -> _Known:
+def _carried(known: _Known, measured: Measured, then: Earlier, how: _How) -> _Known:
     """What was known of all tables, moved by what the total and the tables of one column have changed since.
 
     All tables together knew more of a column, P, than its own table, E. Now its table says E'. With c the covariance of
@@ -331,8 +331,7 @@ def _carried(known: _Known, measured: Measured, then: Earlier, how: _How, start:
         left[c] += noise * float(np.mean(followed / np.where(gap == 0, 1.0, gap)))
         said[c] = news, noise
     margins, carried = within(how.allowed, possible_margins(counts, left, rows), rows), {}
-    own = start if then.window else None
-    joints = [came(j, g, new, then.expected, own) for j, g in zip(known.joints, how.groups, strict=True)]
+    joints = [came(j, g, new, then.expected) for j, g in zip(known.joints, how.groups, strict=True)]
     none = [j._replace(counts=np.zeros(j.group.number)) for j in joints]
     joints = [with_news(joint, said, most, rows, by_cell=True) for joint in joints] if rows else none
     use_margins(joints, counts, margins)

@@ -147,25 +147,21 @@ def possible(group: Group, marginal: Sequence[int], shape: Sequence[int]) -> Flo
     return np.asarray(np.broadcast_to(mask.reshape(view), shape).reshape(-1))
 
 
-def came(joint: Joint, group: Group, new: float, expected: Mapping[int, FloatArray], window: CodeArray | None) -> Joint:
+def came(joint: Joint, group: Group, new: float, expected: Mapping[int, FloatArray]) -> Joint:
     """The same later, where a group may allow more, and so many rows have come: with codes as they are expected.
 
     Combinations of one code are equally likely. Of columns of which nothing is expected, what comes is as what was.
 
     Args:
         expected: shares of codes among the rows that came, by column.
-        window: rows that have such shares, of a window: they stand for joint counts of other ticks.
     """
     group = group if joint.group.usual is not None else group.as_usual
     at, counts = group.among(joint.group.combinations), np.zeros(group.number)
     counts[at[at >= 0]] = joint.counts[at >= 0]
-    joint, told = joint._replace(group=group, counts=counts), expected.keys() & {*group.columns}
-    if told and window is not None:
-        return joint._replace(counts=joint.of_rows(window))
-    if told and new > 0:
+    if new > 0 and (told := expected.keys() & {*group.columns}):
         c = max(told, key=lambda c: (expected[c].size, -c))
-        return joint._replace(counts=joint.counts + new * spread(group, c, expected[c]))
-    return joint
+        counts += new * spread(group, c, expected[c])
+    return joint._replace(group=group, counts=counts)
 
 
 def spread(group: Group, column: int, counts: FloatArray) -> FloatArray:
