@@ -67,6 +67,15 @@ def test_rows_of_a_window_after_the_last_bin_have_its_weekday(found: list[int]) 
     assert shares[1][2] == 1.0
 
 
+def test_rows_of_a_week_after_the_last_bin_have_its_weekdays() -> None:
+    """However few of all rows in that bin have them: nothing came on Sundays."""
+    asked = cast(Any, SimpleNamespace(first=DAYS, last=DAYS + 6, start=0, seed=0))
+    rows = Population(workload=WORKLOAD, codes=np.array([[DAYS - 1, w] for w in (1, 2, 2, 2)] * 150, dtype=np.int32))
+    dated, shares = _dated(rows, rows, of_workdays(24_000), of_workdays(600), HOW, asked, None)
+    assert np.unique(dated.codes[:, 0]).tolist() == [DAYS - 1]
+    assert shares[1] == pytest.approx([*[1 / 6] * 6, 0, 0], abs=0.05)
+
+
 def test_rows_of_a_window_of_an_end_have_its_own_weekday_if_any_is_held() -> None:
     """Two days, of which the first is the first bin: no row there says the weekday of the second."""
     asked = cast(Any, SimpleNamespace(first=0, last=1, start=0, seed=0))

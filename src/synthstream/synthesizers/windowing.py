@@ -36,6 +36,8 @@ from synthstream.workload import CodeArray, FloatArray, Workload
 _ALL = np.inf
 # Events are taken to have come in time unless more than so many standard errors of them are late.
 _SURE = 2.0
+# Weekdays that a bin has by itself must have so large a part of its share of a window.
+_WITHIN = 0.5
 # So many dates are named where a window has to begin and end with epochs.
 _NAMED = 12
 
@@ -266,7 +268,10 @@ def _dated(
             like = codes[rng.permutation(there)][:, list(group.columns)] if there.size else _like(group, c, code, fits)
             if len(like):
                 more[:, list(group.columns)] = like[np.arange(len(more)) % len(like)]
-            made += [codes[there], more]
+            made.append(np.concatenate([codes[there], more]))
+            if number and (likely := _beyond(group, c, code, fits, in_window)) is not None:
+                drawn = rng.choice(group.number, size=number, p=likely)
+                made[-1][:, list(group.columns)] = group.combinations[drawn]
         codes = np.concatenate(made)
     counts = {c: np.bincount(codes[:, c], minlength=in_window[c][0].size) for c in told}
     return Population(workload=start.workload, codes=codes), {c: n / max(len(codes), 1) for c, n in counts.items()}
@@ -286,6 +291,23 @@ def _like(group: Group, column: int, code: int, fits: NDArray[np.bool_]) -> Code
     usual = np.ones_like(here) if group.usual is None else group.usual
     kept = next((some for some in (here & fits & usual, here & fits) if some.any()), here & usual)
     return np.asarray(group.combinations[kept], dtype=np.int32)
+
+
+def _beyond(
+    group: Group, column: int, code: int, fits: NDArray[np.bool_], in_window: Mapping[int, tuple[FloatArray, Any]]
+) -> FloatArray | None:
+    """How likely combinations with a code are if it is of a bin that holds more of the window than lies within it, and
+    so goes with any weekday, shape ``(combinations,)``; ``None`` if it is not.
+    """
+    if group.usual is None or not {*group.columns} <= in_window.keys():
+        return None
+    here = fits & (group.combinations[:, group.columns.index(column)] == code)
+    each = [in_window[c][0][k] for c, k in zip(group.columns, group.combinations.T, strict=True) if c != column]
+    shares, likely = in_window[column][0], here * np.prod(each, axis=0)
+    within = np.min(each, axis=0)[here & group.usual].sum()  # of a day that begins a month it is the month's share
+    if within > _WITHIN * shares[code] / shares.sum() or not likely.any():
+        return None
+    return np.asarray(likely / likely.sum())
 
 
 def _in_window(
