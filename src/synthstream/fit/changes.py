@@ -33,6 +33,14 @@ def standing_out(
     return np.asarray(gap * np.maximum(np.minimum(kept, largest), sure))
 
 
+def as_often(counts: FloatArray, even: FloatArray, noise: float) -> FloatArray:
+    """How many times as many of each code there are as if all came evenly, as far as noise of a variance lets it be
+    told; 1 where less than one was to be.
+    """
+    more = standing_out(counts - even, noise, expected=even)
+    return np.where(even >= 1, np.maximum(1 + more / np.maximum(even, 1.0), 0.0), 1.0)
+
+
 def lately(
     total: float, counts: Sequence[FloatArray], variances: Sequence[float], before: Measured
 ) -> list[FloatArray]:

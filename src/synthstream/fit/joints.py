@@ -8,7 +8,6 @@ tables do not. Estimates are moved to margins, to what has changed, and to the r
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import partial
 from typing import NamedTuple
 
 import numba
@@ -92,48 +91,49 @@ def estimate(
     """
     if rows == 0:
         return Joint(group.as_usual, np.zeros(group.as_usual.number), 1.0)
-    look = partial(_estimate, workload=workload, values=values, variance=variance, margins=margins, errors=errors)
-    found, off = look(group.as_usual, rows=rows)
+    tables = [_Table((c,), margins[c], float(errors[c])) for c in group.columns if errors[c] > 0]
+    for q, marginal in enumerate(workload.marginals):
+        if len(marginal) > 1 and set(marginal) <= set(group.columns):
+            tables.append(_Table(marginal, values[workload.slice_of(marginal)], float(variance[q])))
+    found, off = _nearest(group.as_usual, tables, workload.sizes, margins, rows)
     if group.usual is None:
         return found
-    whole, less = look(group, rows=rows)
+    whole, less = _nearest(group, tables, workload.sizes, margins, rows)
     finest = int(np.argmax([workload.sizes[c] for c in group.columns]))
     free = sum(np.unique(each).size for each in np.delete(group.combinations, finest, axis=1).T)
     return whole if taken * (off - less) > _UNUSUAL * free else found
 
 
-def _estimate(
-    group: Group,
-    *,
-    workload: Workload,
-    values: FloatArray,
-    variance: FloatArray,
-    margins: Sequence[FloatArray],
-    errors: Sequence[float],
-    rows: int,
+class _Table(NamedTuple):
+    """Noisy counts over some columns of a group, flat, and the variance of one of them."""
+
+    columns: tuple[int, ...]
+    counts: FloatArray
+    noise: float
+
+
+def _nearest(
+    group: Group, tables: Sequence[_Table], sizes: Sequence[int], margins: Sequence[FloatArray], rows: int
 ) -> tuple[Joint, float]:
-    """The same of all combinations alike; and the sum of squares that it leaves, in units of noise."""
+    """Joint counts of all combinations alike; and the sum of squares that they leave of tables, in units of noise.
+
+    Args:
+        sizes: of all columns; ``margins``: see :func:`estimate`.
+    """
     even = Joint(group, np.full(group.number, rows / group.number), 1.0)
     for grids in group.nests:
         even = even.moved(grids.columns[-1], margins[grids.columns[-1]])
-    tables: list[tuple[FloatArray, float, tuple[int, ...]]] = []
-    tables += [(margins[c], float(errors[c]), (c,)) for c in group.columns if errors[c] > 0]
-    inner = [q for q, m in enumerate(workload.marginals) if len(m) > 1 and set(m) <= set(group.columns)]
-    for q in inner:
-        marginal = workload.marginals[q]
-        tables.append((values[workload.slice_of(marginal)], float(variance[q]), marginal))
     if not tables:
         return even, 0.0
-    cells = np.stack([_cells(group, columns, [workload.sizes[c] for c in columns]) for _, _, columns in tables])
-    offsets = np.cumsum([0, *(len(table) for table, _, _ in tables)])
-    precision = np.array([1 / noise for _, noise, _ in tables])
+    offsets = np.cumsum([0, *(table.counts.size for table in tables)])
+    cells = np.stack([_cells(group, table.columns, [sizes[c] for c in table.columns]) for table in tables])
+    cells += offsets[:-1, None]
+    precision, wanted = np.array([1 / table.noise for table in tables]), np.concatenate([t.counts for t in tables])
     prior = _PRIOR * group.number / rows
-    wanted = np.concatenate([table for table, _, _ in tables])
-    counts = _descend(cells + offsets[:-1, None], wanted, precision, np.maximum(even.counts, _LEAST), prior)
-    within = precision[-len(inner) :] if inner else precision
-    left = np.bincount(
-        (cells + offsets[:-1, None]).ravel(), weights=np.tile(counts, len(tables)), minlength=wanted.size
-    )
+    counts = _descend(cells, wanted, precision, np.maximum(even.counts, _LEAST), prior)
+    inner = np.array([len(table.columns) > 1 for table in tables])
+    within = precision[inner] if inner.any() else precision
+    left = np.bincount(cells.ravel(), weights=np.tile(counts, len(tables)), minlength=wanted.size)
     off = float(np.repeat(precision, np.diff(offsets)) @ (left - wanted) ** 2)
     return Joint(group, np.asarray(counts * (rows / counts.sum())), float(1 / within.sum())), off
 

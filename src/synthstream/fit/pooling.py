@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from synthstream.constraints import Group
-from synthstream.fit.changes import standing_out
+from synthstream.fit.changes import as_often
 from synthstream.fit.drift import Parts, Seen, Smooth, likelihoods, parts_of, smooth, smoothed
 from synthstream.fit.joints import possible
 from synthstream.fit.targets import simplex, sums_of
@@ -222,9 +222,7 @@ def _as_often(
         for _ in range(_TURNS if seen.size else 0):
             # How many events of each part there would be if all codes came as often.
             alike = parts.events[seen] / np.maximum(time[column][seen] @ often[column], _SMALLEST)
-            even = alike @ time[column][seen]
-            more = standing_out(counts - even, float(noise.mean()), expected=even)
-            often[column] = np.where(even >= 1, np.maximum(1 + more / np.maximum(even, 1.0), 0.0), 1.0)
+            often[column] = as_often(counts, alike @ time[column][seen], float(noise.mean()))
     for column, shares in time.items():
         group = next((group for group in groups if column in group.columns), None)
         factor = often.get(column, 1.0 if group is None else group.product(column, parts.sizes[column], often))

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from synthstream.config.config import StreamConfig
 from synthstream.schema.binned import Datetime, seconds_of
 from synthstream.schema.conditions import first
+from synthstream.schema.dates import Dates
 
 _DAY = 86_400
 
@@ -72,11 +73,9 @@ def _parts_of_days(config: StreamConfig) -> Iterator[tuple[str, str]]:
 
 def _outlived(config: StreamConfig) -> Iterator[tuple[str, str]]:
     """Bins of the clock's own time that begin after the stream, or end before it."""
-    clock = config.clock
-    for column in config.schema.columns:
-        if not isinstance(column, Datetime) or column.min is None or column.max is None:
-            continue
-        if (column.read_from, column.timezone) != (clock.column, clock.timezone):
+    clock, dates = config.clock, Dates.of(config.clock, config.schema.columns)
+    for column in () if dates is None else dates.columns.values():
+        if column.min is None or column.max is None:
             continue
         end = None if clock.horizon is None else clock.boundary(clock.horizon)
         if seconds_of(column.min) > seconds_of(clock.boundary(0)):

@@ -94,9 +94,9 @@ def _on_time(
         at = _on_date(column, bins, of_date, codes, at, end)
     low, high = (np.round(np.asarray(column.edges)[np.minimum(bins, len(column.edges) - 2) + k] * 1e6) for k in (0, 1))
     new, high = at.copy(), np.minimum(high, end * 1e6)
-    for part, whole in (("hour", 24), ("minute", 60)):
+    for part, (seconds, whole) in _OF_A_DAY.items():
         if part in units:
-            step, code = int(_OF_A_DAY[part][0] * 1e6), codes[:, units[part]]
+            step, code = int(seconds * 1e6), codes[:, units[part]]
             new = np.where(code < whole, new + (code - new // step % whole) * step, new)
     # A bin that begins within a day may have that hour on the day before or after; best is the same day.
     for shift in (0,) if of_date else (1, -1, 0):

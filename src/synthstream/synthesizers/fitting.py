@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from synthstream.constraints import Group, joined
-from synthstream.fit.changes import standing_out
+from synthstream.fit.changes import as_often
 from synthstream.fit.pooling import pooled
 from synthstream.fit.population import Population, fit
 from synthstream.fit.targets import SMALLEST, total_of
@@ -56,11 +56,10 @@ class RowFitting(NamedTuple):
             return {}
         often, total, tied = dict[int, FloatArray](), total_of(known), {c: g for g in self.groups for c in g.columns}
         for c, time in self.dates.passed(*ever).items() if self.dates.parts else ():
-            even, often[c] = total * time, np.ones(time.size)
+            often[c] = np.ones(time.size)
             if (c,) in known.workload.place:
                 counts, error = known.marginal((c,))
-                more = standing_out(counts - even, error**2, expected=even)
-                often[c] = np.where(even >= 1, np.maximum(1 + more / np.maximum(even, 1.0), 0.0), 1.0)
+                often[c] = as_often(counts, total * time, error**2)
         found = self.dates.expected(first, last)
         for c, time in found.items():
             factor = often.get(c, tied[c].product(c, time.size, often) if c in tied else 1.0)
