@@ -428,3 +428,20 @@ def test_a_table_of_two_by_two_is_not_followed_at_its_noise() -> None:
         moved.append(abs(cells @ [1, -1, -1, 1]) / 4)
     # The noise of one tick has a standard error of 30.
     assert np.mean(moved) < 2
+
+
+@pytest.mark.parametrize("eased", [False, True])
+def test_exact_tables_bar_no_way_where_weights_are_eased(eased: bool) -> None:
+    """Two equal columns say which half a third one is in, and rows of half of its codes have the wrong one in both.
+
+    The table of the two is exact. To change one of them first costs more there than the others, hardly known, gain.
+    """
+    workload, code = Workload.all_up_to(2, sizes=(8, 2, 2)), np.arange(1600, dtype=np.int32) % 8
+    cells = workload.count(np.stack([code, code % 2, code % 2], axis=1)).astype(np.float64)
+    wrong = np.where(code < 4, 1 - code % 2, code % 2)
+    codes = np.stack([code, wrong, wrong], axis=1)
+    variance = np.array([900.0 if marginal in {(0, 1), (0, 2)} else 1.0 for marginal in workload.marginals])
+    aim = aimed(1600, tuple(cells[workload.slice_of((c,))] for c in range(3)), cells, variance)
+    found = move(codes, workload.count(codes), aim, variance, workload, effort=SEARCH._replace(eased=eased), state=7)
+    off = np.abs(found - cells)[workload.slice_of((0, 1))].sum() / 1600
+    assert (off < 0.1) if eased else off == 1.0

@@ -149,6 +149,22 @@ def test_an_association_that_moves_leaves_tables_of_single_columns_as_they_are()
     assert np.abs(values.sum(axis=1) - true.sum(axis=1)).sum() < 100
 
 
+def test_how_far_associations_move_is_told_halfway_by_what_is_usual() -> None:
+    """Two tables move, and of one that was measured seldom little is said to be known; a third one stays."""
+    known = {(0, 1): (400.0, True), (0, 2): (6400.0, True), (1, 2): (100.0, False)}
+    workload, given = Workload.all_up_to(2, sizes=(2, 2, 2)), iter(sorted(known.items()))
+
+    def found(looks: pooling.Looks, alone: FloatArray, shape: object) -> pooling.Association:
+        _, (variance, moves) = next(given)
+        return pooling.Association(alone, np.full(alone.size, variance), 0.0, moves)
+
+    counts = workload.count(np.indices((2, 2, 2)).reshape(3, -1).T.astype(np.int32)) * 250.0
+    measured = Measured(tick=0, workload=workload, values=counts, variance=np.ones(7), since=np.zeros(7, dtype=int))
+    with patch.object(pooling, "association", found):
+        told = pooled([measured])
+    assert [told.variance[told.workload.place[pair]] for pair in known] == pytest.approx([1166.19, 4664.76, 100.0])
+
+
 def test_pairs_that_were_never_measured_follow_from_the_times_of_both_columns() -> None:
     """Two columns change at the same time: they depend on each other, though no table says so."""
     tables = [np.outer([1 - s, s], [1 - s, s / 2, s / 2]) * 1000 for s in (0.05,) * 6 + (0.95,) * 6]

@@ -29,6 +29,8 @@ _BLOCKS, _AT_LEAST = 4, 2_048
 _AT_MOST = 40_000_000
 # Counts of a smaller variance are exact: beside one of 10^-200, tables of 10^-6 would have no weight at all.
 _EXACT = 1e-6
+# With eased weights, a move's least gain: to follow noise there is not undone afterwards.
+_EASED = 0.25
 # Lines of so many rows are looked up together.
 _TILE = 64
 
@@ -43,6 +45,8 @@ class Effort(NamedTuple):
         blocks: at most so many blocks of rows are visited.
         together: where several columns change together, the least gain of a move; see
             :func:`synthstream.fit.together.follow`.
+        eased: whether rows first search with the square roots of all weights, for gains beyond ``_EASED``. A table that
+            seems far more exact than others lets no row pass through a cell where it is one too many.
     """
 
     gain: float
@@ -50,6 +54,7 @@ class Effort(NamedTuple):
     still: float
     blocks: int
     together: float = math.inf
+    eased: bool = False
 
 
 class _Layout(NamedTuple):
@@ -103,20 +108,24 @@ def move(
     together = {c for joint in joints for c in joint.group.columns}
     movers = [*(c for c in range(len(sizes)) if c not in together), *(len(sizes) + g for g in range(len(joints)))]
     columns = np.ascontiguousarray(codes.astype(np.uint8 if max(workload.sizes) <= 256 else np.int32).T)
-    _search(
-        columns,
-        residual,
-        weights,
-        _chances(aim),
-        sizes,
-        layout,
-        blocks_of(joints, workload),
-        np.array(movers, dtype=np.int64),
-        effort,
-        aim.errors,
-        _AT_MOST * min(effort.blocks, 32),
-        np.uint64(state),
-    )
+    going, offered, searches = state, blocks_of(joints, workload), [(weights, effort)]
+    if effort.eased:
+        searches.insert(0, (np.sqrt(weights), effort._replace(gain=max(effort.gain, _EASED))))
+    for own, how in searches:
+        going = _search(
+            columns,
+            residual,
+            own,
+            _chances(aim),
+            sizes,
+            layout,
+            offered,
+            np.array(movers, dtype=np.int64),
+            how,
+            aim.errors,
+            _AT_MOST * min(effort.blocks, 32),
+            np.uint64(going),
+        )
     if len(codes) and effort.together < math.inf:
         sets = deciding(aim.cells, workload, [joint.group.columns for joint in joints])
         least, noises = effort.together, weights**2 * aim.errors

@@ -9,6 +9,7 @@ Post-processing of released values.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations, pairwise
@@ -72,11 +73,13 @@ class Association(NamedTuple):
         counts: posterior mean, shape ``(cells,)``.
         variance: posterior variance, the same shape.
         phi: factor of the prior variance of the association.
+        moves: whether it differs from epoch to epoch.
     """
 
     counts: FloatArray
     variance: FloatArray
     phi: float
+    moves: bool = False
 
 
 def prior(alone: FloatArray, shape: Sequence[int], phi: FloatArray | float) -> FloatArray:
@@ -108,7 +111,7 @@ def association(looks: Looks, alone: FloatArray, shape: Sequence[int]) -> Associ
     found = _moving(looks, before[best]) if best else None
     if found is not None:
         counts = np.sum(looks.alone * (1 + np.clip(found[0], -1, most)), axis=0)
-        return Association(counts, found[1], float(_PHIS[best]))
+        return Association(counts, found[1], float(_PHIS[best]), moves=True)
     values = np.clip(slope * (1 - 1 / around[best]), -1, most)
     return Association(alone * (1 + values), alone**2 * (before[best] / around[best]), float(_PHIS[best]))
 
@@ -237,8 +240,11 @@ def _as_often(
 def _larger_tables(parts: Parts, independent: Independent, found: Smooth, history: Sequence[Measured]) -> list[Running]:
     """Estimates of larger running tables. Columns of a constraint, such as grids of a place, are independent in no
     part.
+
+    How far an association moves is told by few epochs. So where it does, the variance of a table's error lies between
+    what was found of it and what is usual of such tables, in the middle of their logarithms.
     """
-    out, phis = list[Running](), list[float]()
+    out, phis, moving = list[Running](), list[float](), list[int]()
     measured = {m for known in history for m in known.workload.marginals if len(m) > 1}
     for marginal in sorted(measured, key=lambda m: (len(m), m)):
         each = independent.parts(marginal)
@@ -247,8 +253,12 @@ def _larger_tables(parts: Parts, independent: Independent, found: Smooth, histor
         cells = alone.size if independent.group(marginal) is None else max(1, int(np.count_nonzero(alone)))
         error = max(float(np.sum(known.variance)) / cells, 1 / float(np.sum(looks.weight)) / _CERTAIN)
         error += _off(parts, found, marginal, known.counts, error)
+        moving += [len(out)] if known.moves else []
         out.append(Running(marginal, known.counts, error))
         phis.append(known.phi)
+    usual = float(np.median([out[q].variance for q in moving] or [0.0]))
+    for q in moving:
+        out[q] = out[q]._replace(variance=math.sqrt(out[q].variance * usual))
     least = float(np.median([table.variance for table in out] or found.variance))
     return out + _never_measured(parts, found, independent, measured, float(np.median(phis or [0.0])), least)
 

@@ -154,6 +154,7 @@ def fit(
     groups: Sequence[Group] = (),
     most: int | None = None,
     taken: float = 1.0,
+    eased: bool = False,
 ) -> Population:
     """Rows for a measurement. Deterministic: the same measurement, start and seed give the same rows.
 
@@ -172,6 +173,7 @@ def fit(
         most: so many rows at most; where there are more events, each stands for a whole number of them, as many as it
             takes. ``None``: a row for each event.
         taken: variances of ``measured`` are so many times those of its errors.
+        eased: whether rows search once more, before, with weights that differ less: see ``Effort``.
 
     Raises:
         ValueError: ``start`` has columns of other sizes.
@@ -201,6 +203,7 @@ def fit(
     settle(codes, aim.joints, begin=kept if first else aim.rows, state=state)
     known = _recounted(known, before, codes, workload)
     effort = _effort(aim, known, workload, before=len(before), first=first, fresh=fresh, memory=memory, taken=taken)
+    effort = effort._replace(eased=eased)
     known = move(codes, known, aim, measured.variance * aim.doubts, workload, effort=effort, state=state)
     return Population.of(workload, codes, events=round(each * aim.events) if each > 1 else None, known=known)
 
