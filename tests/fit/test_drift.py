@@ -158,7 +158,7 @@ def test_how_far_associations_move_is_told_halfway_by_what_is_usual() -> None:
         _, (variance, moves) = next(given)
         return pooling.Association(alone, np.full(alone.size, variance), 0.0, moves)
 
-    counts = workload.count(np.indices((2, 2, 2)).reshape(3, -1).T.astype(np.int32)) * 250.0
+    counts = workload.count(np.indices((2, 2, 2)).reshape(3, -1).T.astype(np.int32)).astype(np.float64) * 250
     measured = Measured(tick=0, workload=workload, values=counts, variance=np.ones(7), since=np.zeros(7, dtype=int))
     with patch.object(pooling, "association", found):
         told = pooled([measured])
