@@ -165,6 +165,16 @@ def test_how_far_associations_move_is_told_halfway_by_what_is_usual() -> None:
     assert [told.variance[told.workload.place[pair]] for pair in known] == pytest.approx([1166.19, 4664.76, 100.0])
 
 
+@pytest.mark.parametrize("moving", [False, True])
+def test_an_association_says_whether_it_moves(moving: bool) -> None:
+    tables = [table(2000.0, 0.5, lift=0.1 * t if moving else 0.5) for t in range(8)]
+    found = looks(*((t, True) for t in tables))
+    alone = np.array([np.outer(t.sum(axis=1), t.sum(axis=0)).reshape(-1) / t.sum() for t in tables])
+    seen = np.array([known.marginal((0, 1))[0].reshape(-1) for known in found])
+    known = pooling.Looks(alone, seen, np.full(8, 25.0), np.full(8, 1 / 64 / 25))
+    assert pooling.association(known, alone.sum(axis=0), SIZES).moves == moving
+
+
 def test_pairs_that_were_never_measured_follow_from_the_times_of_both_columns() -> None:
     """Two columns change at the same time: they depend on each other, though no table says so."""
     tables = [np.outer([1 - s, s], [1 - s, s / 2, s / 2]) * 1000 for s in (0.05,) * 6 + (0.95,) * 6]
