@@ -15,6 +15,7 @@ from synthstream.counts import Counts
 from synthstream.fit import beyond, drift, pooling, population
 from synthstream.fit.ahead import Ahead, raked
 from synthstream.fit.aims import aims
+from synthstream.fit.moves import move
 from synthstream.fit.pooling import pooled
 from synthstream.fit.population import Population
 from synthstream.fit.targets import simplex
@@ -379,6 +380,23 @@ def test_rows_of_streams_that_drift_are_never_worse_than_independent_columns(str
             assert rows < 1.05 * own
         for rows, _, exact in found[1:]:
             assert rows < exact
+
+
+def test_rows_search_with_eased_weights_at_the_end_of_an_epoch_alone() -> None:
+    """Between, and where tables of one column alone were measured, they move once."""
+    made = InEpochs(
+        mechanism=Epochs(workload=WORKLOAD, budget=Budget(epsilon=1.0, delta=0.0), horizon=20), how=RowFitting()
+    )
+    codes = np.indices(SIZES).reshape(2, -1).T.astype(np.int32).repeat(20, axis=0)
+    state, last, models, history = made.mechanism.init(), None, dict[str, Any](), list[Measured]()
+    for tick in range(14):
+        counts = made.count(codes.repeat(50 if tick == 9 else 1, axis=0), None)  # a burst ends a part
+        state, measured, models = made.step(state, counts, SeededGate(tick), last, models)  # type: ignore[assignment]
+        history.append(measured)
+        with patch.object(population, "move", wraps=move) as moved:
+            last = made.fit(tick, history.__getitem__, last, models, seed=tick)
+        assert moved.call_args.kwargs["effort"].eased == made.mechanism.times.ends(tick)
+    assert {len(known.workload.marginals) for known in history} == {1, 3, 4}
 
 
 def test_signed_rows_that_move_leave_their_old_value() -> None:
