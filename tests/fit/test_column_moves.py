@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import math
 import tracemalloc
 
@@ -163,11 +164,12 @@ def test_tables_of_more_weight_win() -> None:
         assert np.sum(codes[:, 0] == 0) == pytest.approx(zeros, abs=2)
 
 
-def test_gains_that_noise_explains_move_no_row() -> None:
+@pytest.mark.parametrize("eased", [False, True])
+def test_gains_that_noise_explains_move_no_row(eased: bool) -> None:
     workload = Workload.all_up_to(2, sizes=SIZES)
     codes = related(2000)
     cells = workload.count(codes) + np.random.default_rng(0).normal(0, 1, workload.cells)
-    before, careful = codes.copy(), SEARCH._replace(gain=6.0)
+    before, careful = codes.copy(), SEARCH._replace(gain=6.0, eased=eased)
     searched(workload, cells * 1.0, codes, careful)
     assert np.array_equal(codes, before)
     searched(workload, cells, codes)
@@ -445,3 +447,20 @@ def test_exact_tables_bar_no_way_where_weights_are_eased(eased: bool) -> None:
     found = move(codes, workload.count(codes), aim, variance, workload, effort=SEARCH._replace(eased=eased), state=7)
     off = np.abs(found - cells)[workload.slice_of((0, 1))].sum() / 1600
     assert (off < 0.1) if eased else off == 1.0
+
+
+def test_where_weights_are_eased_first_exact_tables_are_met_as_well_and_little_noise_is_followed() -> None:
+    """Rows are right as they are. Pairs are hardly known; a row that leaves them for their noise is not moved back."""
+    workload, exact, moved = Workload.all_up_to(2, sizes=SIZES), {False: 0.0, True: 0.0}, list[float]()
+    variance = np.array([1.0 if len(marginal) < 2 else 400.0 for marginal in workload.marginals])
+    single = np.repeat([len(marginal) == 1 for marginal in workload.marginals], workload.lengths)
+    for seed, eased in itertools.product(range(4), (False, True)):
+        true = related(2000, seed)
+        noise = np.random.default_rng(seed).normal(size=workload.cells) * np.repeat(np.sqrt(variance), workload.lengths)
+        aim = aimed(2000, tuple(np.full(s, 2000 / s) for s in SIZES), workload.count(true) + noise, variance)
+        codes, effort = true.copy(), SEARCH._replace(eased=eased)
+        found = move(codes, workload.count(codes), aim, variance, workload, effort=effort, state=7)
+        exact[eased] += np.abs(found - aim.cells)[single].sum()
+        moved += [float(np.mean(np.any(codes != true, axis=1)))] if eased else []
+    assert exact[True] < 1.1 * exact[False]
+    assert np.mean(moved) < 0.1
