@@ -435,6 +435,15 @@ def test_values_that_cells_of_a_boolean_type_do_not_meet(values: str, warns: int
     assert ("cells of a boolean type" in found) == bool(warns)
 
 
+@pytest.mark.parametrize(("high", "warns"), [(100, 1), (99, 0), (94, 0)])
+def test_bins_that_are_uneven_because_max_lies_in_the_range(high: int, warns: int) -> None:
+    age = f'[[columns]]\nname = "age"\ntype = "integer"\nmin = 0\nmax = {high}\nbins = 10\n'
+    found = warned(stream_toml(age)).get("columns.age", "")
+    assert (
+        "101 whole numbers each bin holds 11, and the last one 2. With max = 99 each of 10 holds 10" in found
+    ) == warns
+
+
 @pytest.mark.parametrize(("every", "zone", "warns"), [("1h", "Europe/Berlin", 1), ("1h", "UTC", 0), ("1d", "CET", 0)])
 def test_short_ticks_on_a_clock_that_is_put_forward(every: str, zone: str, warns: int) -> None:
     text = GOOD.replace('every = "1d"', f'every = "{every}"\ntimezone = "{zone}"').replace("until = 2026-01-06\n", "")

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from synthstream.config.config import StreamConfig
 from synthstream.forecast.dates import of_dates
-from synthstream.schema.binned import Number
+from synthstream.schema.binned import Integer, Number
 from synthstream.schema.columns import MISSING, OTHER, Category
 from synthstream.schema.conditions import first
 from synthstream.schema.districts import OfPlace
@@ -30,6 +30,8 @@ def of_values(config: StreamConfig) -> Iterator[tuple[str, str]]:
             words = _of_list(column)
         elif isinstance(column, Number):
             words = _bins_of_zero(column)
+        elif isinstance(column, Integer):
+            words = _bins_of_max(column)
         yield from ((f"columns.{column.name}", each) for each in words)
 
 
@@ -56,6 +58,20 @@ def _of_keys(config: StreamConfig) -> Iterator[str]:
             f"The column {config.privacy.person!r} stands in [[columns]], too, so each published row has a key. A list "
             "of keys is public, as part of the settings. If keys are people's, take it out there; those of stations or "
             "shops may stay."
+        )
+
+
+def _bins_of_max(column: Integer) -> Iterator[str]:
+    """Bins that would be even without ``max`` itself, as 0 to 100 in 10: with it each is wider by one."""
+    bins, reach = column.bins, column.max - column.min
+    if bins is None or bins == 1 or column.scale is not None or reach % bins:
+        return
+    edges = [int(edge) for edge in column.edges]
+    each, last = edges[1] - edges[0], edges[-1] - edges[-2]
+    if 2 * last <= each:
+        yield (
+            f"max = {column.max} lies in the range: of its {reach + 1:,} whole numbers each bin holds {each:,}, and "
+            f"the last one {last:,}. With max = {column.max - 1} each of {bins:,} holds {reach // bins:,}."
         )
 
 
