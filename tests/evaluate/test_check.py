@@ -453,7 +453,8 @@ def test_a_key_that_one_file_needs_is_not_proposed_for_those_that_are_read_witho
 def test_a_column_that_is_not_there_and_a_file_that_is_none(tmp_path: Path) -> None:
     (tmp_path / "rows-1.csv").write_bytes(b"")
     found = told(tmp_path, toml(), rows().rename({"ward": "wart"}))
-    assert "column 'ward' is missing. Did you mean 'wart'? Nothing was counted. Write this file anew" in words(found)
+    assert "column 'ward' is missing. Did you mean 'wart'? Nothing was counted. As long as" in words(found)
+    assert "mend the name in stream.toml; afterwards write this file anew with the names that stand" in words(found)
     assert "it has not even a header" in words(found)
     assert "Rows by the tick" not in words(found), "no row was read"
     undated = told(tmp_path, toml(), rows().rename({"when": "day"}))

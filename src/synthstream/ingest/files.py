@@ -45,7 +45,8 @@ _NO_HEADER = {
     "\xfe\xff": "This is UTF-16: convert it, iconv -f UTF-16 -t UTF-8.",
 }
 _RENAMED = (
-    " Write this file anew with the names that stream.toml has; a stream that has not begun may take these there."
+    " As long as the stream has not begun, mend the name in stream.toml; afterwards write this file anew with the "
+    "names that stand there."
 )
 _Row = list[str | None]
 _TOO_MUCH = (pa.ArrowNotImplementedError, pa.ArrowCapacityError, pa.ArrowMemoryError)  # for one batch
