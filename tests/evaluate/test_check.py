@@ -349,9 +349,17 @@ def test_rows_before_the_start_after_until_and_beyond_the_horizon(tmp_path: Path
     said = words(told(tmp_path, toml(), rows(when=when)))
     assert "10) are dated before start" in said
     assert "15 rows (5.0 %) are dated in ticks that end after until = 2026-01-31" in said
-    assert "5 rows (1.7 %) are dated after the horizon" in said
+    assert "5 rows (1.7 %) are dated after the horizon, and count in no tick. Its 60 ticks end 2026-03-02." in said
+    assert "is closed if until" not in said, "a tick of a day ends there"
     found = told(tmp_path, toml(), rows(when=["2027-01-01"] * 300))
     assert {f.level for f in found.findings if f.about == "[clock] horizon"} == {Level.STOP}
+
+
+def test_a_tick_that_until_cuts_is_named(tmp_path: Path) -> None:
+    """Until lies where the data end, in the middle of a week: no release holds the days before it."""
+    said = words(told(tmp_path, toml().replace('"1d"', '"1w"'), rows(when=["2026-01-02"] * 270 + ["2026-01-30"] * 30)))
+    assert "30 rows (10 %) are dated in ticks that end after until = 2026-01-31, and would wait for their tick." in said
+    assert "The tick from 2026-01-29 to 2026-02-05 is closed if until = 2026-02-05, or later." in said
 
 
 def test_clamped_empty_and_unreadable_cells(tmp_path: Path) -> None:
