@@ -201,6 +201,9 @@ def test_what_changed_between_epochs(tmp_path: Path) -> None:
         list(stream.run())
     windows = ("--then", "2026-01-01", "2026-01-04", "--now", "2026-01-04", "2026-01-09")
     assert "5 measured cells beyond noise; 0.06 expected" in say("compare", tmp_path, "ward", *windows).stderr
+    told = say("compare", tmp_path, "ward").stderr
+    assert "--then and --now: give both. This stream measures its tables once an epoch" in told
+    assert "Choose two of: 2026-01-01, " in told
     told = say("compare", tmp_path, "ward", "x", *windows).stderr
     assert "25 cells are of tables that were not measured in all of both periods." in told
     told = say("table", tmp_path, "ward", "x", "--between", "2026-01-01", "2026-01-09").stderr

@@ -9,7 +9,7 @@ import typer
 
 from synthstream.cli.common import Simulate, console
 from synthstream.cli.reading import At, Between, Place, Where, all_of, apart, chosen, format_of, pair, window, write
-from synthstream.errors import ConfigError
+from synthstream.errors import ConfigError, NotReleased
 
 if TYPE_CHECKING:
     import polars as pl
@@ -308,5 +308,12 @@ def _halves(found: Releases) -> str:
     if end == 1:
         return f"compare: {name} has one release, and nothing later to compare it with."
     first, middle, last = (clock.begins(tick).replace(" ", "T") for tick in (0, end // 2, end))
+    if found.config.measures == "epochs":
+        try:
+            for dates in ((first, middle), (middle, last)):
+                found.between(*dates)
+        except NotReleased as error:  # which names the dates that may be asked for
+            words = str(error).removeprefix("between: ")
+            return f"--then and --now: give both. {words[0].upper()}{words[1:]}"
     example = f"--then {first} {middle} --now {middle} {last}"
     return f"--then and --now: give both, as in {example}, the two halves of {name}."
