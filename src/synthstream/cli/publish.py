@@ -21,7 +21,7 @@ def report_command(
 ) -> None:
     """Write a page about what was published, safe to publish beside it; it works offline.
 
-    With --custodian the page compares the releases with the true data. It is not private, and readable by you alone.
+    With --custodian the page compares the releases with the true data. It is readable by you alone: it shows true data.
 
     Examples: synthstream report stream.toml -o report.html
 
