@@ -62,7 +62,10 @@ def pair(param: typer.CallbackParam, value: tuple[str, str] | None) -> tuple[str
 Between = Annotated[
     tuple[str, str] | None,
     typer.Option(
-        metavar="FROM TO", callback=pair, help="Only events from one date to before another, widened to whole ticks."
+        metavar="FROM TO",
+        callback=pair,
+        help="Only events from one date to before another, widened to whole ticks. Where tables are measured once "
+        "an epoch (see plan), whole epochs alone; a refusal lists them.",
     ),
 ]
 
