@@ -359,7 +359,7 @@ def test_a_tick_that_until_cuts_is_named(tmp_path: Path) -> None:
     """Until lies where the data end, in the middle of a week: no release holds the days before it."""
     said = words(told(tmp_path, toml().replace('"1d"', '"1w"'), rows(when=["2026-01-02"] * 270 + ["2026-01-30"] * 30)))
     assert "30 rows (10 %) are dated in ticks that end after until = 2026-01-31, and would wait for their tick." in said
-    assert "The tick from 2026-01-29 to 2026-02-05 is closed if until = 2026-02-05, or later." in said
+    assert "The tick from 2026-01-29 on is closed if until = 2026-02-05, or later." in said
 
 
 def test_clamped_empty_and_unreadable_cells(tmp_path: Path) -> None:

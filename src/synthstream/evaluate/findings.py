@@ -35,7 +35,7 @@ from synthstream.evaluate.look import UTF_16, Cells, Looked, Persons, Rows, coun
 from synthstream.forecast.warnings import off_by
 from synthstream.ingest.counting import forms_of
 from synthstream.schema.binned import Datetime
-from synthstream.schema.clock import Clock, due, written
+from synthstream.schema.clock import due, written
 from synthstream.schema.columns import Category, Column
 from synthstream.schema.coordinates import Coordinate
 from synthstream.schema.districts import Districts
@@ -232,23 +232,15 @@ def _times(config: StreamConfig, looked: Looked, over: int, open_tick: int) -> I
     if later:
         when = "in the future" if clock.until is None else f"in ticks that end after until = {written(clock.until)}"
         words = f"{later:,} rows ({percent(later, count)}) are dated {when}, and would wait for their tick."
-        words += _cut_short(clock, over)
+        if clock.cuts(over):
+            words += f" The tick from {clock.begins(over)} on is closed if until = {clock.begins(over + 1)}, or later."
         yield Finding(level=Level.LOOK, about="later rows", words=words)
     if horizon is not None and (beyond := sum(n for tick, n in rows.ticks.items() if tick >= horizon)):
         words = f"{beyond:,} rows ({percent(beyond, count)}) are dated after the horizon, and count in no tick. "
-        words += f"Its {horizon:,} ticks end {clock.begins(horizon)}. A stream that has not begun may have a longer "
-        words += "horizon; afterwards a successor goes on."
+        words += f"Its {horizon:,} ticks end {clock.begins(horizon)}. Say more, or, once begun, have a successor."
         yield Finding(level=max(Level.LOOK, _level(beyond, count, _BEFORE)), about="[clock] horizon", words=words)
     if _level(unread, count, _TIME) < Level.STOP:  # otherwise all that follows is said of unreadable times
         yield from _empty_ticks(looked, over, open_tick)
-
-
-def _cut_short(clock: Clock, tick: int) -> str:
-    """Which tick ``until`` cuts, so that it is never closed, and what would not; it follows from the clock alone."""
-    if clock.until is None or not clock.boundary(tick) < clock.moment(clock.until) < clock.boundary(tick + 1):
-        return ""
-    begin, end = clock.begins(tick), clock.begins(tick + 1)
-    return f" The tick from {begin} to {end} is closed if until = {end}, or later."
 
 
 def _undated(over: int, open_tick: int) -> Iterator[Finding]:

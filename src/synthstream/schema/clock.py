@@ -231,6 +231,10 @@ class Clock:
             wall = self._origin + timedelta(seconds=tick * self._seconds)
         return wall.replace(tzinfo=ZoneInfo(self.timezone))
 
+    def cuts(self, tick: int) -> bool:
+        """Whether ``until`` lies within a tick, which is then never closed."""
+        return self.until is not None and self.boundary(tick) < self.moment(self.until) < self.boundary(tick + 1)
+
     def begins(self, tick: int) -> str:
         """The same as people write it."""
         return written(self.boundary(tick))
