@@ -237,7 +237,7 @@ def _times(config: StreamConfig, looked: Looked, over: int, open_tick: int) -> I
         yield Finding(level=Level.LOOK, about="later rows", words=words)
     if horizon is not None and (beyond := sum(n for tick, n in rows.ticks.items() if tick >= horizon)):
         words = f"{beyond:,} rows ({percent(beyond, count)}) are dated after the horizon, and count in no tick. "
-        words += f"Its {horizon:,} ticks end {clock.begins(horizon)}. Say more, or, once begun, have a successor."
+        words += f"Its {horizon:,} ticks end {clock.begins(horizon)}. Raise it; a stream that runs needs a successor."
         yield Finding(level=max(Level.LOOK, _level(beyond, count, _BEFORE)), about="[clock] horizon", words=words)
     if _level(unread, count, _TIME) < Level.STOP:  # otherwise all that follows is said of unreadable times
         yield from _empty_ticks(looked, over, open_tick)

@@ -108,7 +108,9 @@ def move(
     together = {c for joint in joints for c in joint.group.columns}
     movers = [*(c for c in range(len(sizes)) if c not in together), *(len(sizes) + g for g in range(len(joints)))]
     columns = np.ascontiguousarray(codes.astype(np.uint8 if max(workload.sizes) <= 256 else np.int32).T)
-    going, offered, searches = state, blocks_of(joints, workload), [(weights, effort)]
+    blocks, visited = blocks_of(joints, workload), np.array(movers, dtype=np.int64)
+    chances, budget, going = _chances(aim), _AT_MOST * min(effort.blocks, 32), state
+    searches = [(weights, effort)]
     if effort.eased:
         searches.insert(0, (np.sqrt(weights), effort._replace(gain=max(effort.gain, _EASED))))
     for own, how in searches:
@@ -116,14 +118,14 @@ def move(
             columns,
             residual,
             own,
-            _chances(aim),
+            chances,
             sizes,
             layout,
-            offered,
-            np.array(movers, dtype=np.int64),
+            blocks,
+            visited,
             how,
             aim.errors,
-            _AT_MOST * min(effort.blocks, 32),
+            budget,
             np.uint64(going),
         )
     if len(codes) and effort.together < math.inf:

@@ -158,7 +158,7 @@ def fit(
 ) -> Population:
     """Rows for a measurement. Deterministic: the same measurement, start and seed give the same rows.
 
-    Time: see :mod:`synthstream.fit.moves`. About a second at most.
+    Time: see :mod:`synthstream.fit.moves`. About a second at most, ``eased`` two.
 
     Args:
         measured: noisy tables of any order.
@@ -203,8 +203,8 @@ def fit(
     settle(codes, aim.joints, begin=kept if first else aim.rows, state=state)
     known = _recounted(known, before, codes, workload)
     effort = _effort(aim, known, workload, before=len(before), first=first, fresh=fresh, memory=memory, taken=taken)
-    effort = effort._replace(eased=eased)
-    known = move(codes, known, aim, measured.variance * aim.doubts, workload, effort=effort, state=state)
+    effort, variance = effort._replace(eased=eased), measured.variance * aim.doubts
+    known = move(codes, known, aim, variance, workload, effort=effort, state=state)
     return Population.of(workload, codes, events=round(each * aim.events) if each > 1 else None, known=known)
 
 

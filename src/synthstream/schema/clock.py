@@ -231,10 +231,6 @@ class Clock:
             wall = self._origin + timedelta(seconds=tick * self._seconds)
         return wall.replace(tzinfo=ZoneInfo(self.timezone))
 
-    def cuts(self, tick: int) -> bool:
-        """Whether ``until`` lies within a tick, which is then never closed."""
-        return self.until is not None and self.boundary(tick) < self.moment(self.until) < self.boundary(tick + 1)
-
     def begins(self, tick: int) -> str:
         """The same as people write it."""
         return written(self.boundary(tick))
@@ -242,6 +238,10 @@ class Clock:
     def moment(self, when: datetime) -> datetime:
         """A moment with its zone; one without a zone is on the clock's own wall."""
         return when if when.tzinfo else when.replace(tzinfo=ZoneInfo(self.timezone))
+
+    def cuts(self, tick: int) -> bool:
+        """Whether ``until`` lies within a tick, which is then never closed."""
+        return self.until is not None and self.boundary(tick) < self.moment(self.until) < self.boundary(tick + 1)
 
     def waited(self, moment: datetime) -> datetime:
         """When what ended at a moment may be closed: ``wait`` later; with a zone."""
